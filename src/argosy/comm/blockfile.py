@@ -1,0 +1,126 @@
+"""Rectangles of named tensors to and from a folder, by torch.distributed.checkpoint, so that any layout loads under any other.
+
+Each rank hands in the rectangles it owns (saving) or wants (loading); together the saved ones cover every tensor exactly once. Knows
+nothing of models or steps.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import (
+    LoadPlan,
+    ReadItem,
+    SavePlan,
+    TensorWriteData,
+    WriteItem,
+    WriteItemType,
+)
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+
+from argosy.contracts.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A rectangle of a named tensor: `tensor` holds it, `offsets` says where it lies in the whole of `whole_sizes`."""
+
+    key: str
+    whole_sizes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    tensor: Tensor
+
+    @property
+    def index(self) -> MetadataIndex:
+        """How the checkpoint names it."""
+        return MetadataIndex(self.key, torch.Size(self.offsets))
+
+    @property
+    def chunk(self) -> ChunkStorageMetadata:
+        """Its place and size."""
+        return ChunkStorageMetadata(offsets=torch.Size(self.offsets), sizes=self.tensor.size())
+
+
+class _SavePieces(DefaultSavePlanner):
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__()
+        self.pieces = {piece.index: piece for piece in pieces}
+
+    def create_local_plan(self) -> SavePlan:
+        self.plan = SavePlan([_write_item(piece) for piece in self.pieces.values()])
+        return self.plan
+
+    def resolve_data(self, write_item: WriteItem) -> Tensor:
+        return self.pieces[_plain(write_item.index)].tensor.detach().contiguous()
+
+
+class _LoadPieces(DefaultLoadPlanner):
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__()
+        self.pieces = {piece.index: piece for piece in pieces}
+
+    def create_local_plan(self) -> LoadPlan:
+        items: list[ReadItem] = []
+        for piece in self.pieces.values():
+            stored = (self.metadata.state_dict_metadata if self.metadata else {}).get(piece.key)
+            if not isinstance(stored, TensorStorageMetadata):
+                raise BadInputError(f"the checkpoint has no tensor {piece.key!r}; it belongs to another model")
+            if tuple(stored.size) != piece.whole_sizes:
+                raise BadInputError(
+                    f"the checkpoint's {piece.key} is {tuple(stored.size)}, this model's {piece.whole_sizes}: another model"
+                )
+            items += create_read_items_for_chunk_list(piece.key, stored, [piece.chunk])
+        return LoadPlan([_aimed(item, self.pieces) for item in items])
+
+    def resolve_tensor(self, read_item: ReadItem) -> Tensor:
+        tensor = self.pieces[_plain(read_item.dest_index)].tensor.detach()
+        for dim, (start, length) in enumerate(zip(read_item.dest_offsets, read_item.lengths, strict=True)):
+            tensor = tensor.narrow(dim, start, length)
+        return tensor
+
+    def commit_tensor(self, read_item: ReadItem, tensor: Tensor) -> None:
+        """Nothing to do: the tensor was read into its place."""
+
+
+def _aimed(item: ReadItem, pieces: dict[MetadataIndex, Piece]) -> ReadItem:
+    if _plain(item.dest_index) not in pieces:
+        raise RuntimeError(f"a read aims at {item.dest_index}, which is no piece of this rank")
+    return item
+
+
+def _plain(index: MetadataIndex) -> MetadataIndex:
+    return MetadataIndex(index.fqn, index.offset)
+
+
+def _write_item(piece: Piece) -> WriteItem:
+    data = TensorWriteData(
+        chunk=piece.chunk,
+        properties=TensorProperties.create_from_tensor(piece.tensor),
+        size=torch.Size(piece.whole_sizes),
+    )
+    return WriteItem(index=piece.index, type=WriteItemType.SHARD, tensor_data=data)
+
+
+def save_pieces(pieces: Sequence[Piece], folder: Path, group: dist.ProcessGroup | None = None) -> None:
+    """Write the pieces of all ranks; every rank calls it. Raises what the file system raises, on every rank."""
+    dcp.save({}, checkpoint_id=folder, planner=_SavePieces(pieces), process_group=group)
+
+
+def load_pieces(pieces: Sequence[Piece], folder: Path, *, alone: bool = False) -> None:
+    """Read into the pieces' tensors, in place.
+
+    alone: one process reads by itself; else every rank of the world calls it. Raises BadInputError where tensors are missing or of
+    other sizes.
+    """
+    dcp.load({}, checkpoint_id=folder, planner=_LoadPieces(pieces), no_dist=alone)

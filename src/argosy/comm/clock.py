@@ -1,0 +1,235 @@
+"""The emulated clock: real arithmetic on the CPU, paced to the times that the plan gives emulated chips and wires.
+
+Each operation starts at max(own clock, arrival of what it depends on), does its real work, and sleeps until its end on the virtual
+clock, an absolute deadline: lateness is absorbed, never added up. Ranks tell each other virtual times on a board in shared memory,
+written before the message that makes the peer look. All ranks of a clock run on one host. Follows the step that docs/plan.md
+describes, as `plan.timeline` does; must not know models or data.
+"""
+
+import ctypes
+import mmap
+import time
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from argosy.comm.groups import Seat
+from argosy.contracts.plan import Plan
+from argosy.network.exchanges import gathered, gradient_delay_ms, serve_exchanges, serve_gathers
+from argosy.network.wires import Queue, find_wire
+
+_PR_SET_TIMERSLACK = 29
+_HEADER_BYTES = 64
+_LAST_START, _LAST_END, _CLOCK = 0, 1, 2
+_FIXED_SLOTS = 3
+
+
+class Clock(Protocol):
+    """What the trainer tells a clock; a real chip's clock ignores it all."""
+
+    def start(self) -> None:
+        """Set the zero of time; all ranks call it between two barriers."""
+
+    def begin(self, kind: str, microbatch: int, *, last: bool = False) -> None:
+        """Say that a forward (F) or backward (B) of a micro-batch begins; its input has arrived."""
+
+    def end(self, kind: str, microbatch: int) -> None:
+        """Say that its arithmetic is done; returns when its time has passed."""
+
+    def barrier(self) -> None:
+        """Say that all ranks' gradients and their norm are summed."""
+
+    def updated(self) -> None:
+        """Say that the optimizer's step is done."""
+
+    def gathered(self) -> None:
+        """Say that updated parameters were spread (all ranks call it, between two barriers)."""
+
+    def now_ms(self) -> float | None:
+        """Give this rank's virtual time in ms; None on real chips."""
+
+    def began_ms(self) -> float | None:
+        """Give the virtual start of the work that was last begun; None on real chips."""
+
+    def exchanges(self) -> list[tuple[int, float, float]]:
+        """Give (unit, start_ms, end_ms) on the virtual clock of all exchanges before the last barrier; empty on real chips."""
+
+
+class RealClock:
+    """The clock of real chips: nothing to pace."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def begin(self, kind: str, microbatch: int, *, last: bool = False) -> None:
+        """Do nothing."""
+
+    def end(self, kind: str, microbatch: int) -> None:
+        """Do nothing."""
+
+    def barrier(self) -> None:
+        """Do nothing."""
+
+    def updated(self) -> None:
+        """Do nothing."""
+
+    def gathered(self) -> None:
+        """Do nothing."""
+
+    def now_ms(self) -> float | None:
+        """Give no virtual time."""
+        return None
+
+    def began_ms(self) -> float | None:
+        """Give no virtual time."""
+        return None
+
+    def exchanges(self) -> list[tuple[int, float, float]]:
+        """Give none."""
+        return []
+
+
+def board_bytes(plan: Plan) -> int:
+    """Size of the board that a plan's ranks share."""
+    return _HEADER_BYTES + 2 * plan.world_size * _slots(plan) * 8
+
+
+def _slots(plan: Plan) -> int:
+    return _FIXED_SLOTS + 2 * max(replica.microbatches for replica in plan.replicas)
+
+
+class Board:
+    """Virtual times of all ranks in a shared-memory file, two steps deep (a fast rank may be one step ahead of a reader)."""
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), board_bytes(plan))
+        self._zero = np.frombuffer(self._map, dtype=np.float64, count=1)
+        times = np.frombuffer(self._map, dtype=np.float64, offset=_HEADER_BYTES)
+        self.times = times.reshape(2, plan.world_size, _slots(plan))
+
+    @property
+    def zero_s(self) -> float:
+        """Wall time (monotonic) of virtual time 0."""
+        return float(self._zero[0])
+
+    @zero_s.setter
+    def zero_s(self, value: float) -> None:
+        self._zero[0] = value
+
+
+class EmulatedClock:
+    """One rank's virtual clock."""
+
+    def __init__(self, plan: Plan, seat: Seat, board: Board) -> None:
+        self.plan = plan
+        self.seat = seat
+        self.board = board
+        self.replica = plan.replicas[seat.replica]
+        self.stage = self.replica.stages[seat.stage]
+        self.clock_ms = 0.0
+        self._step = 0
+        self._began_ms = 0.0
+        self._end_ms = 0.0
+        self._exchanges: list[tuple[int, float, float]] = []
+        self._queues: dict[str, Queue] = {}
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+    def start(self) -> None:
+        """Let virtual time stand at this rank's clock now; rank 0 decides for all."""
+        if self.seat.rank == 0:
+            self.board.zero_s = time.monotonic() - self.clock_ms / 1e3
+
+    def now_ms(self) -> float | None:
+        """Give this rank's virtual time in ms."""
+        return self.clock_ms
+
+    def began_ms(self) -> float | None:
+        """Give the virtual start of the work that was last begun."""
+        return self._began_ms
+
+    def exchanges(self) -> list[tuple[int, float, float]]:
+        """Give (unit, start_ms, end_ms) of all exchanges before the last barrier."""
+        return self._exchanges
+
+    def begin(self, kind: str, microbatch: int, *, last: bool = False) -> None:
+        """Start at the later of the own clock and the input's arrival."""
+        start_ms = max(self.clock_ms, self._arrival_ms(kind, microbatch))
+        self._began_ms = start_ms
+        self._end_ms = start_ms + (self.stage.forward_ms if kind == "F" else self.stage.backward_ms)
+        if last:
+            self._row[_LAST_START], self._row[_LAST_END] = start_ms, self._end_ms
+
+    def end(self, kind: str, microbatch: int) -> None:
+        """Publish the end and sleep until it."""
+        self.clock_ms = self._end_ms
+        self._row[self._slot(kind, microbatch)] = self.clock_ms
+        self._sleep()
+
+    def barrier(self) -> None:
+        """Jump to the end of the last exchange and of the norm's all-reduce."""
+        rows = self.board.times[self._step % 2]
+        starts = rows[:, _LAST_START]
+        ready = [
+            max(self._member(starts, member) + self._delay(member, exchange.unit) for member in exchange.members)
+            for exchange in self.plan.exchanges
+        ]
+        served = serve_exchanges(self.plan, ready)
+        self._exchanges = [(e.unit, s.start_ms, s.end_ms) for e, s in zip(self.plan.exchanges, served, strict=True)]
+        ends = [end_ms for _, _, end_ms in self._exchanges]
+        self.clock_ms = max(float(rows[:, _LAST_END].max()), *ends, 0.0) + self.plan.barrier_ms
+        self._sleep()
+
+    def updated(self) -> None:
+        """Let the optimizer's step pass and begin a new step."""
+        self._began_ms = self.clock_ms
+        self.clock_ms += self.stage.update_ms
+        self._row[_CLOCK] = self.clock_ms
+        self._sleep()
+        self._gather_row = self.board.times[self._step % 2]
+        self._step += 1
+        self._queues = {}
+
+    def gathered(self) -> None:
+        """Wait for the gathers that this rank takes part in."""
+        exchanges = gathered(self.plan)
+        clocks = self._gather_row[:, _CLOCK]
+        ready = [max(self._member(clocks, member) for member in exchange.members) for exchange in exchanges]
+        mine = (self.seat.replica, self.seat.stage)
+        for exchange, served in zip(exchanges, serve_gathers(self.plan, ready), strict=True):
+            if mine in exchange.members:
+                self.clock_ms = max(self.clock_ms, served.end_ms)
+        self._sleep()
+
+    @property
+    def _row(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        row: np.ndarray[tuple[int], np.dtype[np.float64]] = self.board.times[self._step % 2, self.seat.rank]
+        return row
+
+    def _slot(self, kind: str, microbatch: int) -> int:
+        return _FIXED_SLOTS + microbatch + (self.replica.microbatches if kind == "B" else 0)
+
+    def _arrival_ms(self, kind: str, microbatch: int) -> float:
+        peer = self.seat.stage + (-1 if kind == "F" else 1)
+        if not 0 <= peer < len(self.replica.stages):
+            return 0.0
+        rank = self.replica.stages[peer].ranks[self.seat.tp_index]
+        sent_ms = float(self.board.times[self._step % 2, rank, self._slot(kind, microbatch)])
+        send = self.replica.sends[min(peer, self.seat.stage)]
+        if kind not in self._queues:
+            self._queues[kind] = Queue(find_wire(self.plan.wires, send.wire))
+        return self._queues[kind].serve(sent_ms, send.payload_bytes).end_ms
+
+    def _member(self, column: "np.ndarray[tuple[int], np.dtype[np.float64]]", member: tuple[int, int]) -> float:
+        replica, stage = member
+        return float(column[self.plan.replicas[replica].stages[stage].ranks[0]])
+
+    def _delay(self, member: tuple[int, int], unit: int) -> float:
+        replica, stage = member
+        return gradient_delay_ms(self.plan, self.plan.replicas[replica].stages[stage], unit)
+
+    def _sleep(self) -> None:
+        left_s = self.board.zero_s + self.clock_ms / 1e3 - time.monotonic()
+        if left_s > 0:
+            time.sleep(left_s)

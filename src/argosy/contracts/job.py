@@ -1,0 +1,88 @@
+"""What a user asks for: one training job, as `job.yaml` says it.
+
+Pure data with times in seconds and paths as strings; reading the file is `contracts.job_file`. The kinds
+`run` and `serve` grow with the service.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSpec:
+    """The text to train on.
+
+    files: path or glob (text, .jsonl, .parquet). text_field: the field or column that holds the text.
+    tokenizer: a tokenizer.json, `bytes`, or `train:N` to train a byte-level BPE of N tokens on the spot.
+    """
+
+    files: tuple[str, ...]
+    text_field: str = "text"
+    tokenizer: str = "bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSpec:
+    """How to train. global_batch_size counts sequences per step, whatever the plan."""
+
+    sequence_length: int
+    global_batch_size: int
+    steps: int
+    learning_rate: float = 3e-4
+    minimum_learning_rate: float = 0.0
+    warmup_steps: int = 0
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.95)
+    epsilon: float = 1e-8
+    clip_norm: float = 1.0
+    precision: str = "bf16"
+    microbatch_size: int | None = None
+    recompute: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChipsSpec:
+    """Which chips the job may have. allow: empty means any. minimum, maximum: chips in all."""
+
+    allow: tuple[str, ...] = ()
+    minimum: int = 1
+    maximum: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSpec:
+    """Where and how often to save. every_s and every_steps: whichever is set; keep: how many stay."""
+
+    to: str
+    every_s: float | None = None
+    every_steps: int | None = None
+    keep: int = 3
+    resume: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What to optimise: fastest, cheapest, or cheapest that meets a deadline (ISO date or date-time)."""
+
+    goal: str = "fastest"
+    deadline: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One training job. model: a named config or a path to a config.json (or a folder that holds one and weights)."""
+
+    name: str
+    model: str
+    data: DataSpec
+    train: TrainSpec
+    kind: str = "train"
+    queue: str = "default"
+    priority: int = 0
+    chips: ChipsSpec = field(default_factory=ChipsSpec)
+    time_limit_s: float | None = None
+    objective: Objective = field(default_factory=Objective)
+    checkpoint: CheckpointSpec | None = None
+    initial_weights: str | None = None
+    export_to: str | None = None
+    version: int = 1

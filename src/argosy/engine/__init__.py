@@ -1,0 +1,1 @@
+"""How agents get onto machines; today: several emulated nodes on this one."""

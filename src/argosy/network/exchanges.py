@@ -1,0 +1,65 @@
+"""Gradient exchanges of one step: when each may begin, and when it ends on its wire.
+
+Shared by the timeline (which knows every rank) and the emulated clock (which is told what the others know). Must not
+know how a pipeline orders its work.
+"""
+
+from collections.abc import Sequence
+
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Stage
+from argosy.network.wires import Served, Transfer, schedule
+
+
+def gradient_delay_ms(plan: Plan, stage: Stage, unit: int) -> float:
+    """Time from the start of the last micro-batch's backward to the moment that a unit's gradient is whole.
+
+    Backward runs the units from last to first, each for its share. A tied embedding on a last stage that is not the
+    first too is ready with the head.
+    """
+    units = plan.units(stage)
+    held = unit if unit in units else plan.num_layers
+    if held not in units or (held != unit and unit != EMBEDDING):
+        raise BadInputError(f"unit {unit} is not on the stage of layers {stage.first_layer}..{stage.end_layer}")
+    done = sum(share for u, share in zip(units, stage.backward_shares, strict=True) if u >= held)
+    return stage.backward_ms * done
+
+
+def serve_exchanges(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
+    """Serve every exchange of a step, given when each is ready on all its members; same order as plan.exchanges.
+
+    A shared wire has one queue, a private wire one per set of members; ties go to the higher unit, whose gradient comes
+    first.
+    """
+    return schedule(
+        [transfer(e, ready, e.wire_bytes, -e.unit) for e, ready in zip(plan.exchanges, ready_ms, strict=True)],
+        plan.wires,
+    )
+
+
+def serve_gathers(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
+    """Serve the parameter gathers that follow a sharded update (ZeRO-1); same order as `gathered(plan)`.
+
+    Ties go to the lower unit, which the next forward needs first.
+    """
+    return schedule(
+        [transfer(e, ready, e.gather_bytes, e.unit) for e, ready in zip(gathered(plan), ready_ms, strict=True)],
+        plan.wires,
+    )
+
+
+def gathered(plan: Plan) -> tuple[Exchange, ...]:
+    """List the exchanges that end with a gather of updated parameters."""
+    return tuple(exchange for exchange in plan.exchanges if exchange.gather_bytes > 0)
+
+
+def transfer(exchange: Exchange, ready_ms: float, payload_bytes: float, order: int) -> Transfer:
+    """State one exchange as a transfer in its members' own lane."""
+    return Transfer(
+        wire=exchange.wire,
+        ready_ms=ready_ms,
+        payload_bytes=payload_bytes,
+        lane=exchange.members,
+        order=order,
+        hops=exchange.hops,
+    )

@@ -1,0 +1,87 @@
+"""What makes a plan legal, whoever made it: the timeline, the binder and a person's own plan all pass here.
+
+Must not judge whether a plan is good, nor whether this trainer can run it.
+"""
+
+import math
+
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Stage
+from argosy.network.wires import find_wire
+from argosy.plan.schedules import check_schedule
+
+SHARES_TOLERANCE = 1e-6
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise BadInputError at the first thing that can't be: gaps in layers, unknown wires, a batch that is off."""
+    if not plan.replicas:
+        raise BadInputError("the plan has no replica; it needs at least one")
+    for index, replica in enumerate(plan.replicas):
+        check_replica(plan, replica, f"replica {index}")
+    sequences = sum(replica.sequences for replica in plan.replicas)
+    if sequences != plan.global_batch_size:
+        raise BadInputError(
+            f"the replicas take {sequences} sequences a step, global_batch_size is {plan.global_batch_size}; "
+            "they must be equal"
+        )
+    for exchange in plan.exchanges:
+        check_exchange(plan, exchange)
+
+
+def check_replica(plan: Plan, replica: Replica, where: str) -> None:
+    """Check one replica: its stages cover all layers in order, its sends join them, its schedule can run."""
+    stages = replica.stages
+    if not stages:
+        raise BadInputError(f"{where} has no stage; it needs at least one")
+    if len(replica.sends) != len(stages) - 1:
+        raise BadInputError(
+            f"{where} has {len(stages)} stages and {len(replica.sends)} sends; it needs {len(stages) - 1}"
+        )
+    if replica.microbatch_size < 1:
+        raise BadInputError(f"{where}: microbatch_size {replica.microbatch_size}; it needs at least 1")
+    check_schedule(plan.schedule, len(stages), replica.microbatches)
+    expected = 0
+    for index, stage in enumerate(stages):
+        if stage.first_layer != expected or stage.end_layer <= stage.first_layer:
+            raise BadInputError(
+                f"{where}, stage {index}: layers {stage.first_layer}..{stage.end_layer}; "
+                f"it must begin at {expected} and hold at least one"
+            )
+        expected = stage.end_layer
+    if expected != plan.num_layers:
+        raise BadInputError(f"{where} ends at layer {expected}; the model has {plan.num_layers}")
+    for index, stage in enumerate(stages):
+        check_stage(plan, stage, f"{where}, stage {index}")
+    for send in replica.sends:
+        find_wire(plan.wires, send.wire)
+
+
+def check_stage(plan: Plan, stage: Stage, where: str) -> None:
+    """Check one stage's times and shares."""
+    times = (stage.forward_ms, stage.backward_ms, stage.update_ms)
+    if any(not math.isfinite(time) or time < 0 for time in times):
+        raise BadInputError(f"{where}: forward, backward, update take {times} ms; times are finite and not negative")
+    units = plan.units(stage)
+    if len(stage.backward_shares) != len(units) or abs(sum(stage.backward_shares) - 1) > SHARES_TOLERANCE:
+        raise BadInputError(
+            f"{where}: backward_shares {stage.backward_shares}; it needs {len(units)} that sum to 1, "
+            "one for each unit held"
+        )
+
+
+def check_exchange(plan: Plan, exchange: Exchange) -> None:
+    """Check that an exchange's members exist and hold its unit."""
+    find_wire(plan.wires, exchange.wire)
+    for replica, stage in exchange.members:
+        if not (0 <= replica < len(plan.replicas) and 0 <= stage < len(plan.replicas[replica].stages)):
+            raise BadInputError(f"exchange of unit {exchange.unit}: there is no replica {replica} with a stage {stage}")
+        if exchange.unit not in plan.units(plan.replicas[replica].stages[stage]) and not holds_tied(
+            plan, exchange, replica, stage
+        ):
+            raise BadInputError(f"exchange of unit {exchange.unit}: replica {replica}, stage {stage} does not hold it")
+
+
+def holds_tied(plan: Plan, exchange: Exchange, replica: int, stage: int) -> bool:
+    """Say whether a stage holds the tied embedding by way of the head."""
+    return plan.tied_embeddings and exchange.unit == EMBEDDING and stage == len(plan.replicas[replica].stages) - 1

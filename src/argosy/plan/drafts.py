@@ -1,0 +1,239 @@
+"""A draft: replicas of one or more templates, their micro-batches dealt; and the Plan that it stands for.
+
+Like replicas are kept as one group with a count, so that a draft of thousands of replicas is timed like one of a few.
+Must not know which draft is better.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from argosy.contracts.fleet import ChipClass, LongLink
+from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Stage, Wire
+from argosy.model.counts import unit_parameters
+from argosy.plan.cost import Setting, update_ms
+from argosy.plan.links import Holder, ring_bytes, ring_hops, ring_wire
+from argosy.plan.schedules import choose_schedule
+from argosy.plan.shares import Kind, deal
+from argosy.plan.templates import Template, timed_stages
+
+GRADIENT_BYTES = 4
+# The all-reduce of the gradient norm: there and back over the longest wire, and its start.
+BARRIER_START_MS = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Like replicas: count replicas of a template, each with so many micro-batches."""
+
+    template: Template
+    count: int
+    microbatches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """Groups of replicas that together take the global batch."""
+
+    setting: Setting
+    model: str
+    fleet: str
+    groups: tuple[Group, ...]
+    schedule: str
+    zero_stage: int
+    links: tuple[LongLink, ...]
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas there are."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def classes(self) -> dict[str, ChipClass]:
+        """Classes in use by name, in the order of the groups."""
+        return {c.name: c for group in self.groups for c, _ in group.template.layout.runs}
+
+    @property
+    def chips(self) -> dict[str, int]:
+        """Chips in use of each class."""
+        used = dict.fromkeys(self.classes, 0)
+        for group in self.groups:
+            for chip_class, stages in group.template.layout.runs:
+                used[chip_class.name] += group.count * group.template.layout.tp * stages
+        return used
+
+
+def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: int, schedule: str = "") -> Draft | None:
+    """Deal a global batch (in sequences) over counts of templates with one micro-batch size.
+
+    None where it can't be dealt, or where what the schedule holds would not fit. schedule: empty chooses.
+    """
+    size = templates[0][0].layout.microbatch_size
+    kinds = [Kind(pace_ms=t.pace_ms, fill_ms=t.fill_ms, count=count) for t, count in templates]
+    dealt = deal(kinds, batch // size) if batch % size == 0 else None
+    if not dealt:
+        return None
+    groups = tuple(
+        Group(template=template, count=count, microbatches=microbatches)
+        for (template, _), shares in zip(templates, dealt, strict=True)
+        for microbatches, count in shares
+    )
+    best = [choose_schedule(len(g.template.stages), g.microbatches) for g in groups]
+    chosen = schedule or ("gpipe" if "gpipe" in best else "1f1b")
+    if chosen == "1f1b" and "gpipe" in best:
+        return None
+    return refitted(replace(base, groups=groups, schedule=chosen))
+
+
+def refitted(draft: Draft) -> Draft | None:
+    """State each stage's memory for the schedule, micro-batches and shards it really has; None if one does not fit."""
+    shards = draft.replicas if draft.zero_stage else 1
+    groups = []
+    for group in draft.groups:
+        layout = replace(
+            group.template.layout,
+            schedule=draft.schedule,
+            microbatches=group.microbatches,
+            count=group.count,
+            shards=shards,
+        )
+        stages = timed_stages(draft.setting, layout, [stage.end_layer for stage in group.template.stages])
+        if any(stage.memory_gb > stage.memory_limit_gb for stage in stages):
+            return None
+        groups.append(replace(group, template=replace(group.template, layout=layout, stages=stages)))
+    return replace(draft, groups=tuple(groups))
+
+
+def sketch(draft: Draft) -> Plan:
+    """Make a plan with one replica of each group: it takes as long as the whole, for like replicas do like things.
+
+    Its global_batch_size is that of the replicas shown.
+    """
+    return make_plan(draft, [1] * len(draft.groups))
+
+
+def whole(draft: Draft) -> Plan:
+    """Make the plan of all replicas."""
+    return make_plan(draft, [group.count for group in draft.groups])
+
+
+def make_plan(draft: Draft, counts: Sequence[int]) -> Plan:
+    """Make a plan that shows so many replicas of each group; bytes and hops are those of the draft."""
+    shards = draft.replicas if draft.zero_stage else 1
+    replicas: list[Replica] = []
+    owners: list[Group] = []
+    for group, count in zip(draft.groups, counts, strict=True):
+        replicas += [make_replica(draft.setting, group, shards)] * count
+        owners += [group] * count
+    exchanges, ring_wires = make_exchanges(draft, owners)
+    wires = unique([*(wire for group in draft.groups for wire in group.template.wires), *ring_wires])
+    first = draft.groups[0].template.layout
+    return Plan(
+        model=draft.model,
+        num_layers=draft.setting.shape.num_layers,
+        fleet=draft.fleet,
+        sequence_length=draft.setting.sequence_length,
+        global_batch_size=sum(replica.sequences for replica in replicas),
+        replicas=tuple(replicas),
+        precision=draft.setting.precision,
+        schedule=draft.schedule,
+        zero_stage=draft.zero_stage,
+        tied_embeddings=draft.setting.shape.tied_embeddings,
+        wires=wires,
+        exchanges=exchanges,
+        barrier_ms=barrier_ms(wires, draft.replicas * first.chips),
+        emulated=any(chip_class.emulated for chip_class in draft.classes.values()),
+    )
+
+
+def make_replica(setting: Setting, group: Group, shards: int) -> Replica:
+    """Make a replica of a group, with the time of its optimizer's step."""
+    template = group.template
+    return Replica(
+        stages=tuple(
+            replace(stage, update_ms=stage_update_ms(setting, place, stage, shards))
+            for stage, place in zip(template.stages, template.layout.places, strict=True)
+        ),
+        microbatches=group.microbatches,
+        microbatch_size=template.layout.microbatch_size,
+        sends=template.sends,
+    )
+
+
+def stage_update_ms(setting: Setting, place: ChipClass, stage: Stage, shards: int) -> float:
+    """Time the optimizer's step of a stage, worked out once."""
+    key = ("update", place.name, stage.first_layer, stage.end_layer, stage.tp, shards)
+    if key not in setting.tables:
+        setting.tables[key] = update_ms(setting, place, held_units(setting, stage), stage.tp, shards)
+    time_ms: float = setting.tables[key]
+    return time_ms
+
+
+def held_units(setting: Setting, stage: Stage) -> tuple[int, ...]:
+    """List the units whose parameters a stage updates, layers by the first like them; a tied embedding at both ends."""
+    layers = setting.shape.num_layers
+    units = [setting.kinds[layer] for layer in range(stage.first_layer, stage.end_layer)]
+    if stage.first_layer == 0 or (stage.end_layer == layers and setting.shape.tied_embeddings):
+        units.append(EMBEDDING)
+    return (*units, layers) if stage.end_layer == layers else tuple(units)
+
+
+def make_exchanges(draft: Draft, owners: Sequence[Group]) -> tuple[tuple[Exchange, ...], list[Wire]]:
+    """Make the gradient exchange of every unit that more than one stage holds, and the wires they take.
+
+    owners: the group of each replica shown. A tied embedding is held by first and last stages.
+    """
+    shape = draft.setting.shape
+    exchanges, wires = [], []
+    for unit in shape.units:
+        spots = [places_of(draft.setting, group, unit) for group in draft.groups]
+        holders = [holder for group, at in zip(draft.groups, spots, strict=True) for holder in holders_of(group, at)]
+        count = sum(group.count * len(at) for group, at in zip(draft.groups, spots, strict=True))
+        if count < 2:
+            continue
+        by_group = {id(group): at for group, at in zip(draft.groups, spots, strict=True)}
+        wire = ring_wire(holders, draft.links)
+        sites = {holder.chip_class.site for holder in holders}
+        payload_bytes = ring_bytes(count, unit_parameters(shape, unit) * GRADIENT_BYTES)
+        exchanges.append(
+            Exchange(
+                unit=unit,
+                members=tuple((r, s) for r, group in enumerate(owners) for s in by_group[id(group)]),
+                wire=wire.name,
+                wire_bytes=payload_bytes / 2 if draft.zero_stage else payload_bytes,
+                gather_bytes=payload_bytes / 2 if draft.zero_stage else 0.0,
+                hops=-(-ring_hops(count, len(sites)) // (2 if draft.zero_stage else 1)),
+            )
+        )
+        wires.append(wire)
+    return tuple(exchanges), wires
+
+
+def places_of(setting: Setting, group: Group, unit: int) -> tuple[int, ...]:
+    """List the stages of a group's replicas that hold a unit."""
+    stages = group.template.stages
+    last = len(stages) - 1
+    if unit == EMBEDDING:
+        return (0, last) if setting.shape.tied_embeddings and last > 0 else (0,)
+    if unit == setting.shape.num_layers:
+        return (last,)
+    return tuple(s for s, stage in enumerate(stages) if stage.first_layer <= unit < stage.end_layer)
+
+
+def holders_of(group: Group, stages: Iterable[int]) -> list[Holder]:
+    """Describe who holds a unit in a group."""
+    layout = group.template.layout
+    of_class = {chip_class.name: 0 for chip_class, _ in layout.runs}
+    for chip_class, count in layout.runs:
+        of_class[chip_class.name] += count
+    places = [layout.places[stage] for stage in stages]
+    return [Holder(chip_class=place, tp=layout.tp, class_stages=of_class[place.name]) for place in places]
+
+
+def barrier_ms(wires: Iterable[Wire], ranks: int) -> float:
+    """Time the all-reduce of the gradient norm; nothing with a single rank."""
+    return BARRIER_START_MS + 2 * max((wire.one_way_ms for wire in wires), default=0.0) if ranks > 1 else 0.0
+
+
+def unique(wires: Iterable[Wire]) -> tuple[Wire, ...]:
+    """Keep one wire of each name, in order."""
+    return tuple({wire.name: wire for wire in wires}.values())

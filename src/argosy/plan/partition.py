@@ -1,0 +1,92 @@
+"""Cut a row of layers into consecutive stages so that the slowest stage is as fast as possible.
+
+Exact, by dynamic programming over (stage, end layer); stages may differ in speed and memory, and every stage gets at
+least one layer. Must not know what the times and bytes stand for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCosts:
+    """What layers cost on one stage of a pipeline.
+
+    layer_ms, layer_gb: by layer. fixed_ms, fixed_gb: what the stage has besides its layers (embedding on the first,
+    head on the last). limit_gb: memory that the stage's chips have.
+    """
+
+    layer_ms: Floats
+    layer_gb: Floats
+    fixed_ms: float = 0.0
+    fixed_gb: float = 0.0
+    limit_gb: float = float("inf")
+
+
+def partition(stages: Sequence[StageCosts]) -> tuple[int, ...] | None:
+    """Find each stage's end layer with the least time of the slowest stage; None if no split fits in memory.
+
+    Among equal answers earlier stages hold fewer layers, for they hold more micro-batches. O(stages x layers^2).
+
+    >>> even = StageCosts(layer_ms=np.ones(4), layer_gb=np.ones(4))
+    >>> partition([even, even])
+    (2, 4)
+    """
+    layers = len(stages[0].layer_ms)
+    if len(stages) > layers or not may_fit(stages):
+        return None
+    best = np.full(layers + 1, np.inf)
+    best[0] = 0.0
+    froms = []
+    for stage in stages:
+        reach = np.maximum(best[:, None], span_costs(stage))
+        froms.append(reach.argmin(axis=0))
+        best = reach.min(axis=0)
+    if not np.isfinite(best[layers]):
+        return None
+    ends = [layers]
+    for choice in reversed(froms[1:]):
+        ends.append(int(choice[ends[-1]]))
+    return tuple(reversed(ends))
+
+
+def may_fit(stages: Sequence[StageCosts]) -> bool:
+    """Tell quickly that no split can fit: if all stages together are too small at the least that layers need."""
+    least_gb = np.minimum.reduce([stage.layer_gb for stage in stages]).sum() + sum(stage.fixed_gb for stage in stages)
+    return bool(least_gb <= sum(stage.limit_gb for stage in stages))
+
+
+def span_costs(stage: StageCosts) -> Floats:
+    """Tabulate the time of layers i..j on a stage; infinite where they don't fit, or where there is none (j <= i)."""
+    layers = len(stage.layer_ms)
+    times = np.concatenate([[0.0], np.cumsum(stage.layer_ms)])
+    bytes_gb = np.concatenate([[0.0], np.cumsum(stage.layer_gb)])
+    costs: Floats = times[None, :] - times[:, None] + stage.fixed_ms
+    used_gb = bytes_gb[None, :] - bytes_gb[:, None] + stage.fixed_gb
+    index = np.arange(layers + 1)
+    costs[(used_gb > stage.limit_gb) | (index[None, :] <= index[:, None])] = np.inf
+    return costs
+
+
+def fullest(stages: Sequence[StageCosts]) -> float:
+    """Find the least memory, in 10^9 bytes, that the fullest stage of any split needs; infinite with too few layers."""
+    split = partition(
+        [
+            StageCosts(
+                layer_ms=stage.layer_gb,
+                layer_gb=np.zeros_like(stage.layer_gb),
+                fixed_ms=stage.fixed_gb,
+                limit_gb=np.inf,
+            )
+            for stage in stages
+        ]
+    )
+    if split is None:
+        return float("inf")
+    starts = (0, *split[:-1])
+    return max(float(s.layer_gb[a:b].sum()) + s.fixed_gb for s, a, b in zip(stages, starts, split, strict=True))

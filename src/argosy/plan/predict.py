@@ -1,0 +1,141 @@
+"""What is expected of a draft, and what it is held against: step time, throughput, cost, MFU, what holds it back.
+
+Reads times off the timeline and sets them beside the bound. Must not choose.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from argosy.contracts.plan import Exchange, Holdup, Plan, Prediction
+from argosy.network.wires import find_wire, send_ms
+from argosy.plan.cost import peak_tflops
+from argosy.plan.drafts import Draft, sketch, whole
+from argosy.plan.timeline import Timeline, simulate
+
+MS_PER_HOUR = 3.6e6
+TOKENS_PRICED = 1e12
+HOLDUP_SHARE_MIN = 0.001
+# Two steps show the steady state, for every step after the first is alike.
+STEPS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A draft with its timeline.
+
+    tokens: of one step. dollars_per_hour: of the chips in use; None where a price is unknown.
+    """
+
+    draft: Draft
+    timeline: Timeline
+    tokens: int
+    dollars_per_hour: float | None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Throughput, in the steady state."""
+        return self.tokens / self.timeline.step_ms * 1e3
+
+    @property
+    def cost(self) -> float | None:
+        """Price of 10^12 tokens."""
+        if self.dollars_per_hour is None:
+            return None
+        return self.dollars_per_hour * self.timeline.step_ms / MS_PER_HOUR / self.tokens * TOKENS_PRICED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What a plan is held against. name: says in words what it is."""
+
+    tokens_per_second: float
+    name: str
+
+
+def time_draft(draft: Draft) -> Timed:
+    """Time a draft by its sketch."""
+    plan = sketch(draft)
+    sequences = sum(g.count * g.microbatches * g.template.layout.microbatch_size for g in draft.groups)
+    return Timed(
+        draft=draft,
+        timeline=simulate(plan, steps=STEPS, detail=False),
+        tokens=sequences * draft.setting.sequence_length,
+        dollars_per_hour=dollars_per_hour(draft),
+    )
+
+
+def dollars_per_hour(draft: Draft) -> float | None:
+    """Sum the prices of the chips in use; None where one is unknown."""
+    total = 0.0
+    for name, chips in draft.chips.items():
+        price = draft.classes[name].chip.price_per_hour
+        if price is None:
+            return None
+        total += price * chips
+    return total
+
+
+def predicted(timed: Timed, bound: Bound) -> Plan:
+    """Make the whole plan of a timed draft, with its prediction."""
+    draft, timeline = timed.draft, timed.timeline
+    plan = sketch(draft)
+    crossing = [e for e in plan.exchanges if find_wire(plan.wires, e.wire).long_link]
+    crossing_ms = sum(crossing_time_ms(plan, exchange) for exchange in crossing)
+    shown_ms = (
+        timeline.step_ms - simulate(without(plan, crossing), steps=STEPS, detail=False).step_ms if crossing else 0.0
+    )
+    peak = sum(
+        chips * (peak_tflops(draft.classes[name].chip, plan.precision) or 0.0) for name, chips in draft.chips.items()
+    )
+    prediction = Prediction(
+        step_ms=timeline.step_ms,
+        tokens_per_second=timed.tokens_per_second,
+        mfu=draft.setting.flops_per_token * timed.tokens_per_second / (peak * 1e12),
+        bound_tokens_per_second=bound.tokens_per_second,
+        bound_name=bound.name,
+        efficiency=timed.tokens_per_second / bound.tokens_per_second,
+        cost_per_trillion_tokens=timed.cost,
+        exchange_share=crossing_ms / timeline.step_ms,
+        exchange_hidden=1.0 - min(1.0, max(0.0, shown_ms / crossing_ms)) if crossing_ms > 0 else 1.0,
+        holdups=holdups(timed, plan),
+        emulated=plan.emulated,
+    )
+    return replace(whole(draft), prediction=prediction)
+
+
+def crossing_time_ms(plan: Plan, exchange: Exchange) -> float:
+    """Time an exchange's bytes, and what is gathered after, on their wire."""
+    return send_ms(find_wire(plan.wires, exchange.wire), exchange.wire_bytes + exchange.gather_bytes)
+
+
+def without(plan: Plan, exchanges: Sequence[Exchange]) -> Plan:
+    """Leave exchanges out of a plan."""
+    units = {exchange.unit for exchange in exchanges}
+    return replace(plan, exchanges=tuple(e for e in plan.exchanges if e.unit not in units))
+
+
+def holdups(timed: Timed, plan: Plan) -> tuple[Holdup, ...]:
+    """Name what keeps the chips from computing all the time, largest first.
+
+    Exchanges, by leaving those of each wire out of the timeline; idle stages of each class, in chip time weighted by
+    peak.
+    """
+    draft, step_ms = timed.draft, timed.timeline.step_ms
+    found: dict[str, float] = {}
+    for long_link in (True, False):
+        some = [e for e in plan.exchanges if find_wire(plan.wires, e.wire).long_link == long_link]
+        if some:
+            saved_ms = step_ms - simulate(without(plan, some), steps=STEPS, detail=False).step_ms
+            where = " and ".join(sorted({e.wire for e in some})) if long_link else "inside sites"
+            found[f"gradient exchange {where}"] = saved_ms / step_ms
+    exposed = sum(found.values())
+    peaks = {name: (peak_tflops(c.chip, plan.precision) or 0.0) for name, c in draft.classes.items()}
+    total = sum(chips * peaks[name] for name, chips in draft.chips.items())
+    idle = dict.fromkeys(draft.classes, 0.0)
+    for group, busy in zip(draft.groups, timed.timeline.busy, strict=True):
+        for place, share in zip(group.template.layout.places, busy, strict=True):
+            weight = group.count * group.template.layout.tp * peaks[place.name] / total
+            idle[place.name] += weight * max(0.0, 1 - share - exposed)
+    found |= {f"bubble on {name}": share for name, share in idle.items()}
+    kept = [Holdup(what=what, share=share) for what, share in found.items() if share >= HOLDUP_SHARE_MIN]
+    return tuple(sorted(kept, key=lambda holdup: -holdup.share))

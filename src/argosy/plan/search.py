@@ -1,0 +1,221 @@
+"""The search for drafts: which classes take part, how each lays its replicas, and which drafts are worth timing.
+
+Bounded everywhere, so that a fleet of 100,000 chips, which is a handful of classes, is searched like a small one. It
+estimates; the timeline decides. Must not know prices nor what is asked for.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from argosy.contracts.fleet import ChipClass
+from argosy.model.shape import ModelShape
+from argosy.network.wires import find_wire, send_ms
+from argosy.plan.drafts import Draft, make_draft, sketch
+from argosy.plan.links import can_join
+from argosy.plan.schedules import choose_schedule
+from argosy.plan.templates import Layout, Template, make_template
+
+MICROBATCH_SIZES = (1, 2, 4)
+RECOMPUTES = ("none", "full")
+DEPTHS_TRIED, DEPTH_MAX = 14, 128
+COUNTS_TRIED = 6
+BLOCK_MAX = 3
+PARTITIONED_MAX = 4
+CHOICES_MAX, COMBINATIONS_MAX = 12, 48
+
+Choice = tuple[Template, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """So many chips of a class that a draft may use."""
+
+    chip_class: ChipClass
+    chips: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A draft that is not timed yet, and a guess of its step."""
+
+    draft: Draft
+    step_ms: float
+
+
+class Search:
+    """Finds drafts for one job. base: a draft without groups; sizes, recomputes: what the job leaves open."""
+
+    def __init__(self, base: Draft, sizes: Sequence[int], recomputes: Sequence[str]) -> None:
+        self.base = base
+        self.sizes = tuple(sizes)
+        self.recomputes = tuple(recomputes)
+        self.known: dict[object, list[Choice]] = {}
+        self.templates: dict[object, Template | None] = {}
+
+    def estimates(self, parts: Sequence[Part], batch: int) -> list[Estimate]:
+        """Guess drafts that use all of these parts for a batch, best first; at most a few dozen are worth timing."""
+        found: list[Estimate] = []
+        for size in self.sizes:
+            if batch % size:
+                continue
+            for blocks in partitions(parts):
+                found += self.combined(blocks, batch, size)
+        return sorted(found, key=lambda estimate: estimate.step_ms)
+
+    def combined(self, blocks: Sequence[tuple[Part, ...]], batch: int, size: int) -> Iterator[Estimate]:
+        """Guess drafts of one choice a block, the batch shared by speed."""
+        sites = {part.chip_class.site for block in blocks for part in block}
+        if not can_join(sites, self.base.links):
+            return
+        shard = len(sites) == 1
+        powers = [sum(self.power(part) for part in block) for block in blocks]
+        keep = max(1, min(CHOICES_MAX, int(COMBINATIONS_MAX ** (1 / len(blocks)))))
+        lists = [
+            self.choices(block, max(1, round(batch / size * power / sum(powers))), size, shard)[:keep]
+            for block, power in zip(blocks, powers, strict=True)
+        ]
+        for choice in itertools.product(*lists):
+            for zero_stage in zero_stages(choice, len(sites)):
+                draft = make_draft(replace(self.base, zero_stage=zero_stage), choice, batch)
+                if draft is not None:
+                    yield Estimate(draft=draft, step_ms=guess_ms(draft))
+
+    def power(self, part: Part) -> float:
+        """Give a part's peak in TFLOPS, to share a batch by at first."""
+        return part.chips * part.chip_class.chip.tflops[self.base.setting.precision]
+
+    def choices(self, block: tuple[Part, ...], microbatches: int, size: int, shard: bool) -> list[Choice]:
+        """List templates over the classes of a block with their counts, the quickest for so many micro-batches first.
+
+        shard: the optimizer's state may be sharded over the replicas.
+        """
+        key = (tuple((part.chip_class.name, part.chips) for part in block), microbatches, size, shard)
+        if key not in self.known:
+            layouts = self.layouts(block, microbatches, size)
+            found = [c for layout in layouts if (c := self.fitted(layout, shard)) is not None]
+            self.known[key] = sorted(found, key=lambda choice: choice_ms(choice, microbatches))
+        return self.known[key]
+
+    def fitted(self, layout: Layout, shard: bool) -> Choice | None:
+        """Make a layout's template: with the least recompute that fits, then with the optimizer sharded."""
+        for shards in sorted({1, layout.count if shard else 1}):
+            for recompute in self.recomputes:
+                tried = replace(layout, recompute=recompute, shards=shards)
+                template = self.template(tried)
+                if template is not None:
+                    return template, layout.count
+        return None
+
+    def template(self, layout: Layout) -> Template | None:
+        """Make a template, once."""
+        runs = tuple((chip_class.name, stages) for chip_class, stages in layout.runs)
+        key = (runs, replace(layout, runs=()))
+        if key not in self.templates:
+            self.templates[key] = make_template(self.base.setting, layout, self.base.links)
+        return self.templates[key]
+
+    def layouts(self, block: tuple[Part, ...], microbatches: int, size: int) -> Iterator[Layout]:
+        """List layouts of a block: every TP degree, then depths of a pipeline on one class or shares of several."""
+        for tp in tp_degrees(self.base.setting.shape, [part.chip_class for part in block]):
+            runs = self.pure_runs(block[0], tp) if len(block) == 1 else self.mixed_runs(block, tp)
+            for run, count in runs:
+                count = min(count, microbatches)
+                stages = sum(s for _, s in run)
+                # More micro-batches than stages are held no differently, so such layouts are one.
+                share = min(stages, math.ceil(microbatches / count))
+                yield Layout(
+                    runs=run,
+                    tp=tp,
+                    microbatch_size=size,
+                    recompute=self.recomputes[0],
+                    schedule=choose_schedule(stages, share),
+                    microbatches=share,
+                    count=count,
+                )
+
+    def pure_runs(self, part: Part, tp: int) -> Iterator[tuple[tuple[tuple[ChipClass, int], ...], int]]:
+        """List pipelines of one class and how many of them its chips make."""
+        groups = part.chips // tp
+        for depth in spread(min(self.base.setting.shape.num_layers, groups, DEPTH_MAX), DEPTHS_TRIED):
+            yield ((part.chip_class, depth),), groups // depth
+
+    def mixed_runs(self, block: tuple[Part, ...], tp: int) -> Iterator[tuple[tuple[tuple[ChipClass, int], ...], int]]:
+        """List pipelines through several classes, in every order, for several counts of replicas."""
+        layers = self.base.setting.shape.num_layers
+        for count in spread(min(part.chips // tp for part in block), COUNTS_TRIED):
+            depths = [part.chips // tp // count for part in block]
+            if sum(depths) > min(layers, DEPTH_MAX):
+                continue
+            for order in itertools.permutations(range(len(block))):
+                yield tuple((block[i].chip_class, depths[i]) for i in order), count
+
+
+def partitions(parts: Sequence[Part]) -> Iterator[list[tuple[Part, ...]]]:
+    """List the ways to put classes into blocks that share pipelines; with many classes each stays by itself.
+
+    A pipeline goes through at most BLOCK_MAX classes.
+    """
+    if len(parts) > PARTITIONED_MAX:
+        yield [(part,) for part in parts]
+        return
+    if not parts:
+        yield []
+        return
+    head, rest = parts[0], parts[1:]
+    for blocks in partitions(rest):
+        yield [(head,), *blocks]
+        for index, block in enumerate(blocks):
+            if len(block) < BLOCK_MAX:
+                yield [*blocks[:index], (head, *block), *blocks[index + 1 :]]
+
+
+def spread(maximum: int, count: int) -> list[int]:
+    """Choose at most about `count` numbers from 1 to a maximum: all of few, else close together at first, then wide.
+
+    >>> spread(5, 14), spread(64, 6)
+    ([1, 2, 3, 4, 5], [1, 2, 5, 12, 28, 64])
+    """
+    if maximum <= count:
+        return list(range(1, maximum + 1))
+    return sorted({round(maximum ** (index / (count - 1))) for index in range(count)})
+
+
+def tp_degrees(shape: ModelShape, classes: Sequence[ChipClass]) -> list[int]:
+    """List the TP degrees that stay in a node of every class and cut the model evenly."""
+    cut = [shape.num_heads, shape.num_kv_heads, shape.intermediate_size, shape.vocab_size]
+    if shape.latent is not None:
+        cut.remove(shape.num_kv_heads)
+    most = math.gcd(*(chip_class.chips_per_node for chip_class in classes))
+    return [tp for tp in range(1, most + 1) if most % tp == 0 and all(size % tp == 0 for size in cut)]
+
+
+def zero_stages(choice: Sequence[Choice], sites: int) -> list[int]:
+    """List the ZeRO stages that a choice allows: 1 for several like-cut replicas in a site; 0 unless memory needs 1."""
+    needed = any(template.layout.shards > 1 for template, _ in choice)
+    tps = {template.layout.tp for template, _ in choice}
+    possible = sites == 1 and len(tps) == 1 and sum(count for _, count in choice) > 1
+    return ([] if needed else [0]) + ([1] if possible else [])
+
+
+def choice_ms(choice: Choice, microbatches: int) -> float:
+    """Guess how long a choice takes for so many micro-batches, exchanges left out."""
+    template, count = choice
+    return template.fill_ms + (math.ceil(microbatches / count) - 1) * template.pace_ms
+
+
+def guess_ms(draft: Draft) -> float:
+    """Guess a draft's step: its slowest group, and what of its exchanges no backward hides."""
+    plan = sketch(draft)
+    compute_ms = max(g.template.fill_ms + (g.microbatches - 1) * g.template.pace_ms for g in draft.groups)
+    shared: dict[str, float] = {}
+    for exchange in plan.exchanges:
+        wire = find_wire(plan.wires, exchange.wire)
+        lane = wire.name if wire.shared else f"{wire.name} {exchange.members}"
+        shared[lane] = shared.get(lane, 0.0) + send_ms(wire, exchange.wire_bytes + exchange.gather_bytes)
+    drain_ms = min(sum(stage.backward_ms for stage in replica.stages) for replica in plan.replicas)
+    first_ms = min(replica.stages[0].backward_ms for replica in plan.replicas)
+    by_name = {wire.name: wire for wire in plan.wires}
+    exposed = [ms - (drain_ms if lane in by_name else first_ms) for lane, ms in shared.items()]
+    return compute_ms + max([0.0, *exposed])

@@ -1,0 +1,215 @@
+"""A template: one way to lay one replica over a sequence of classes, its layers cut, its stages timed.
+
+Built for a tensor-parallel degree, a number of stages on each class, a micro-batch size and a way of recompute. Must
+not know how many replicas there are in all, nor the batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from argosy.contracts.fleet import ChipClass, LongLink
+from argosy.contracts.plan import EMBEDDING, Send, Stage, Wire
+from argosy.model.memory import boundary_bytes
+from argosy.network.wires import send_ms
+from argosy.plan.cost import Setting, UnitCost, unit_cost
+from argosy.plan.links import Holder, boundary_wire
+from argosy.plan.memory import Holding, ends_gb, unit_gb
+from argosy.plan.partition import StageCosts, fullest, partition
+from argosy.plan.schedules import held_microbatches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What a template is built from.
+
+    runs: (class, stages on it), in the order of the pipeline. schedule and microbatches: how many micro-batches a stage
+    holds follows from them. count: replicas that there will be. shards: ranks that share an optimizer's state.
+    """
+
+    runs: tuple[tuple[ChipClass, int], ...]
+    tp: int
+    microbatch_size: int
+    recompute: str
+    schedule: str
+    microbatches: int
+    count: int = 1
+    shards: int = 1
+
+    @property
+    def places(self) -> tuple[ChipClass, ...]:
+        """The class of each stage."""
+        return tuple(chip_class for chip_class, stages in self.runs for _ in range(stages))
+
+    @property
+    def chips(self) -> int:
+        """Chips of one replica."""
+        return self.tp * len(self.places)
+
+    def holding(self, stage: int) -> Holding:
+        """How one stage holds its units."""
+        held = held_microbatches(self.schedule, stage, len(self.places), self.microbatches)
+        return Holding(
+            tp=self.tp,
+            microbatch_size=self.microbatch_size,
+            recompute=self.recompute,
+            held=held,
+            shards=self.shards,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A layout with its layers cut and its stages timed, update left out. wires: those of its boundaries.
+
+    pace_ms: from one micro-batch to the next in the steady state. fill_ms: of one micro-batch alone, there and back.
+    """
+
+    layout: Layout
+    stages: tuple[Stage, ...]
+    sends: tuple[Send, ...]
+    wires: tuple[Wire, ...]
+    pace_ms: float
+    fill_ms: float
+
+
+def make_template(setting: Setting, layout: Layout, links: Sequence[LongLink]) -> Template | None:
+    """Cut the layers for a layout and time its stages; None where no cut fits in memory."""
+    ends = partition(stage_costs(setting, layout))
+    if ends is None:
+        return None
+    stages = timed_stages(setting, layout, ends)
+    wires = boundary_wires(layout, links)
+    payload_bytes = boundary_bytes(setting.shape, setting.numerics, setting.split(layout.microbatch_size, layout.tp))
+    sends = tuple(Send(wire=wire.name, payload_bytes=payload_bytes) for wire in wires)
+    posts_ms = [send_ms(wire, payload_bytes) for wire in wires]
+    hops_ms = [post + wire.one_way_ms for post, wire in zip(posts_ms, wires, strict=True)]
+    return Template(
+        layout=layout,
+        stages=stages,
+        sends=sends,
+        wires=wires,
+        pace_ms=pace_ms(layout.schedule, stages, posts_ms, hops_ms),
+        fill_ms=sum(s.forward_ms + s.backward_ms for s in stages) + 2 * sum(hops_ms),
+    )
+
+
+def pace_ms(schedule: str, stages: Sequence[Stage], posts_ms: Sequence[float], hops_ms: Sequence[float]) -> float:
+    """Estimate the time between micro-batches: the slowest stage or wire, or under 1F1B the longest loop.
+
+    A 1F1B stage lets only as many micro-batches in as stages follow, so they share the time of one there and back.
+    """
+    works = [stage.forward_ms + stage.backward_ms for stage in stages]
+    pace = max(*works, *posts_ms, 0.0)
+    if schedule == "1f1b":
+        for s in range(len(stages) - 1):
+            pace = max(pace, (sum(works[s:]) + 2 * sum(hops_ms[s:])) / (len(stages) - s))
+    return pace
+
+
+def stage_costs(setting: Setting, layout: Layout) -> list[StageCosts]:
+    """Tabulate what layers cost at each place of a layout."""
+    places = layout.places
+    costs = []
+    for index, place in enumerate(places):
+        first, last = index == 0, index == len(places) - 1
+        holding = layout.holding(index)
+        key = (place.name, holding, first, last)
+        if key not in setting.tables:
+            setting.tables[key] = stage_cost(setting, layout, place, holding, first, last)
+        costs.append(setting.tables[key])
+    return costs
+
+
+def stage_cost(
+    setting: Setting, layout: Layout, place: ChipClass, holding: Holding, first: bool, last: bool
+) -> StageCosts:
+    """Tabulate what layers cost on one stage."""
+    times = {kind: total_ms(cost_at(setting, layout, place, kind)) for kind in set(setting.kinds)}
+    sizes = {kind: unit_gb(setting, kind, holding) for kind in set(setting.kinds)}
+    fixed_ms = total_ms(cost_at(setting, layout, place, EMBEDDING)) if first else 0.0
+    fixed_ms += total_ms(cost_at(setting, layout, place, setting.shape.num_layers)) if last else 0.0
+    return StageCosts(
+        layer_ms=np.array([times[kind] for kind in setting.kinds]),
+        layer_gb=np.array([sizes[kind] for kind in setting.kinds]),
+        fixed_ms=fixed_ms,
+        fixed_gb=ends_gb(setting, place, first, last, holding),
+        limit_gb=place.chip.memory_gb or 0.0,
+    )
+
+
+def cost_at(setting: Setting, layout: Layout, place: ChipClass, unit: int) -> UnitCost:
+    """Time a unit at a place of a layout."""
+    key = (place.name, unit, layout.tp, layout.microbatch_size, layout.recompute)
+    if key not in setting.tables:
+        setting.tables[key] = unit_cost(
+            setting,
+            place,
+            unit,
+            tp=layout.tp,
+            microbatch_size=layout.microbatch_size,
+            recompute=layout.recompute,
+        )
+    cost: UnitCost = setting.tables[key]
+    return cost
+
+
+def total_ms(cost: UnitCost) -> float:
+    """Add forward and backward."""
+    return cost.forward_ms + cost.backward_ms
+
+
+def timed_stages(setting: Setting, layout: Layout, ends: Sequence[int]) -> tuple[Stage, ...]:
+    """Make the stages of a cut, with times, shares and memory."""
+    stages = []
+    first_layer = 0
+    costs_of = stage_costs(setting, layout)
+    for index, (place, end_layer) in enumerate(zip(layout.places, ends, strict=True)):
+        first, last = index == 0, index == len(ends) - 1
+        layers = range(first_layer, end_layer)
+        units = (
+            *([EMBEDDING] if first else []),
+            *(setting.kinds[i] for i in layers),
+            *([setting.shape.num_layers] if last else []),
+        )
+        costs = [cost_at(setting, layout, place, unit) for unit in units]
+        backward_ms = sum(cost.backward_ms for cost in costs)
+        costed = costs_of[index]
+        memory = costed.fixed_gb + float(costed.layer_gb[first_layer:end_layer].sum())
+        stages.append(
+            Stage(
+                first_layer=first_layer,
+                end_layer=end_layer,
+                chip_class=place.name,
+                forward_ms=sum(cost.forward_ms for cost in costs),
+                backward_ms=backward_ms,
+                backward_shares=tuple(cost.backward_ms / backward_ms for cost in costs),
+                tp=layout.tp,
+                recompute=layout.recompute,
+                memory_gb=memory,
+                memory_limit_gb=place.chip.memory_gb or 0.0,
+            )
+        )
+        first_layer = end_layer
+    return tuple(stages)
+
+
+def boundary_wires(layout: Layout, links: Sequence[LongLink]) -> tuple[Wire, ...]:
+    """Find the wire of each boundary of a layout."""
+    wires = []
+    streams = layout.tp * layout.count
+    places = layout.places
+    of_class = {name: sum(place.name == name for place in places) for name in {place.name for place in places}}
+    for index in range(1, len(places)):
+        before, after = (
+            Holder(chip_class=c, tp=layout.tp, class_stages=of_class[c.name]) for c in places[index - 1 : index + 1]
+        )
+        same_before = sum(place.name == after.chip_class.name for place in places[:index])
+        wires.append(boundary_wire(before, after, same_before, streams, links))
+    return tuple(wires)
+
+
+def needed_gb(setting: Setting, layout: Layout) -> float:
+    """Give the least memory that the fullest rank of a layout needs, whatever its chips have; 10^9 bytes."""
+    return fullest(stage_costs(setting, layout))

@@ -1,0 +1,122 @@
+"""Which rectangle of which parameter each rank exchanges, updates and saves.
+
+A parameter is cut twice: by TP into slices, then by rows among the ranks that hold the same slice, where the optimizer's state is
+sharded (ZeRO-1). Every rank can name every rectangle from the plan alone. Pure arithmetic on sizes: no tensor, no group.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from argosy.comm.groups import Ranks, Seat, held_units, slice_holders, tp_slices
+from argosy.contracts.plan import Plan
+from argosy.train.decoder import unit_of
+from argosy.train.tensor_parallel import split_dim
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A rectangle of one whole parameter: `offsets` and `sizes` in the parameter's own coordinates."""
+
+    name: str
+    offsets: Sizes
+    sizes: Sizes
+
+    @property
+    def numel(self) -> int:
+        """How many elements it has."""
+        count = 1
+        for size in self.sizes:
+            count *= size
+        return count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """What the holders of one TP slice of one unit exchange together.
+
+    members: ascending ranks. segments: the blocks each member owns, one segment a member where the optimizer is sharded, else one
+    segment that all own. owned: index of this rank's segment. counted: whether this rank's blocks count in the gradient norm.
+    """
+
+    unit: int
+    members: Ranks
+    segments: tuple[tuple[Block, ...], ...]
+    owned: int
+    counted: bool
+
+    @property
+    def own(self) -> tuple[Block, ...]:
+        """The blocks that this rank updates."""
+        return self.segments[self.owned]
+
+
+def local_block(plan: Plan, seat: Seat, name: str, sizes: Sizes) -> Block:
+    """Give the part of a parameter that lies on one rank under TP."""
+    tp = plan.replicas[seat.replica].stages[seat.stage].tp
+    return _cut(name, sizes, seat.tp_index, tp)
+
+
+def buckets_of(plan: Plan, seat: Seat, parameters: Mapping[str, Sizes]) -> tuple[Bucket, ...]:
+    """Give one rank's buckets, in the order in which backward completes them.
+
+    parameters: name -> whole (unsplit) sizes of every parameter on the rank's stage, in the model's order.
+    """
+    stage = plan.replicas[seat.replica].stages[seat.stage]
+    per_rank = tp_slices(plan) // stage.tp
+    mine = range(seat.tp_index * per_rank, (seat.tp_index + 1) * per_rank)
+    return tuple(
+        _bucket(plan, seat, unit, tp_slice, parameters) for unit in completion_order(plan, seat) for tp_slice in mine
+    )
+
+
+def completion_order(plan: Plan, seat: Seat) -> tuple[int, ...]:
+    """Order a stage's units as backward completes them: last layer first; a tied copy of the embedding beside the head first."""
+    stage = plan.replicas[seat.replica].stages[seat.stage]
+    computed = plan.units(stage)
+    copies = tuple(unit for unit in held_units(plan, stage) if unit not in computed)
+    return (*copies, *reversed(computed))
+
+
+def _bucket(plan: Plan, seat: Seat, unit: int, tp_slice: int, parameters: Mapping[str, Sizes]) -> Bucket:
+    members = slice_holders(plan, unit, tp_slice)
+    slices = tp_slices(plan)
+    whole = [
+        _cut(name, sizes, tp_slice, slices)
+        for name, sizes in parameters.items()
+        # What TP leaves whole travels with slice 0 only; the TP group shares it after the update.
+        if unit_of(name, plan.num_layers) == unit and (split_dim(name) is not None or tp_slice == 0)
+    ]
+    owners = len(members) if plan.zero_stage == 1 else 1
+    segments = tuple(tuple(_rows(block, k, owners) for block in whole) for k in range(owners))
+    position = members.index(seat.rank)
+    return Bucket(
+        unit=unit,
+        members=members,
+        segments=tuple(tuple(block for block in segment if block.numel) for segment in segments),
+        owned=position if owners > 1 else 0,
+        counted=owners > 1 or position == 0,
+    )
+
+
+def _cut(name: str, sizes: Sizes, index: int, parts: int) -> Block:
+    dim = split_dim(name)
+    if dim is None:
+        return Block(name=name, offsets=(0,) * len(sizes), sizes=sizes)
+    length = sizes[dim] // parts
+    return Block(
+        name=name,
+        offsets=tuple(index * length if d == dim else 0 for d in range(len(sizes))),
+        sizes=tuple(length if d == dim else size for d, size in enumerate(sizes)),
+    )
+
+
+def _rows(block: Block, owner: int, owners: int) -> Block:
+    rows = block.sizes[0]
+    first, end = rows * owner // owners, rows * (owner + 1) // owners
+    return Block(
+        name=block.name,
+        offsets=(block.offsets[0] + first, *block.offsets[1:]),
+        sizes=(end - first, *block.sizes[1:]),
+    )

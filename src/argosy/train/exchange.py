@@ -1,0 +1,169 @@
+"""Gradients leave as soon as backward completes them, and come back summed over the replicas.
+
+Hooks count micro-batches per parameter; when the last one of a unit is in, the unit's flat buckets start their sums in the
+background while backward goes on with the layers below. The loss is a sum over the global batch's tokens divided by their count,
+so a plain SUM is exact for any split of micro-batches. Knows nothing of schedules or optimizers.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from argosy.comm.buckets import FlatBucket
+from argosy.comm.groups import Groups
+from argosy.train.blocks import Block, Bucket
+from argosy.train.decoder import unit_of
+from argosy.train.tensor_parallel import has_partial_gradient
+
+
+def local_tensor(tensor: Tensor) -> Tensor:
+    """Give this rank's part of a parameter: a DTensor's local shard, any other tensor itself."""
+    to_local: Callable[[], Tensor] | None = getattr(tensor, "to_local", None)
+    return to_local() if to_local is not None else tensor
+
+
+def local_gradient(parameter: Tensor) -> Tensor | None:
+    """Give this rank's part of a gradient, split as its parameter is."""
+    gradient = parameter.grad
+    if gradient is None or not hasattr(gradient, "redistribute"):
+        return gradient
+    whole = gradient.redistribute(placements=parameter.placements)  # type: ignore[attr-defined]
+    out: Tensor = whole.to_local()
+    return out
+
+
+def view_of(tensor: Tensor, local: Block, block: Block) -> Tensor:
+    """View a block of a parameter inside the part of it that lies here (`local`)."""
+    for dim, (offset, size) in enumerate(zip(block.offsets, block.sizes, strict=True)):
+        tensor = tensor.narrow(dim, offset - local.offsets[dim], size)
+    return tensor
+
+
+class GradientExchange:
+    """All of one rank's buckets: filled by hooks, summed in the background, and spread again after a sharded update.
+
+    parameters: name -> parameter of the stage. local: name -> the block of it that lies on this rank.
+    """
+
+    def __init__(
+        self,
+        parameters: dict[str, torch.nn.Parameter],
+        local: dict[str, Block],
+        buckets: tuple[Bucket, ...],
+        groups: Groups,
+        *,
+        num_layers: int,
+        reduce_dtype: torch.dtype,
+    ) -> None:
+        self.parameters = parameters
+        self.local = local
+        self.buckets = buckets
+        device = next(iter(parameters.values())).device
+        self.flats = tuple(_flat(bucket, groups, reduce_dtype, device) for bucket in buckets)
+        self._tensor_group = groups.tensor
+        self._order = tuple(dict.fromkeys(bucket.unit for bucket in buckets))
+        self._names: dict[int, list[str]] = {unit: [] for unit in self._order}
+        for name, parameter in parameters.items():
+            unit = unit_of(name, num_layers)
+            self._names[unit].append(name)
+            parameter.register_post_accumulate_grad_hook(self._hook(unit))
+        self._awaited: dict[int, int] = {}
+        self._launched = 0
+
+    def begin(self, microbatches: int) -> None:
+        """Start a step: forget old gradients and expect so many micro-batches."""
+        for parameter in self.parameters.values():
+            parameter.grad = None
+        self._awaited = {unit: microbatches * len(names) for unit, names in self._names.items()}
+        self._launched = 0
+
+    def finish(self) -> None:
+        """Send what backward left unsent and wait for every sum."""
+        while self._launched < len(self._order):
+            self._launch(self._order[self._launched])
+        for flat in self.flats:
+            flat.wait_reduced()
+
+    def spread(self) -> None:
+        """Hand the updated blocks to those who hold the same parameters: sharded buckets, then what TP leaves whole."""
+        sharded = [(b, f) for b, f in zip(self.buckets, self.flats, strict=True) if f.sharded]
+        for bucket, flat in sharded:
+            own = torch.zeros_like(flat.gathered_segment(bucket.owned))
+            self._pack(bucket.own, own, self._parameter)
+            flat.start_gather(own)
+        for bucket, flat in sharded:
+            flat.wait_gathered()
+            for index, segment in enumerate(bucket.segments):
+                if index != bucket.owned:
+                    self._unpack(segment, flat.gathered_segment(index))
+        self._share_whole()
+
+    def _hook(self, unit: int) -> Callable[[Tensor], None]:
+        def arrived(_: Tensor) -> None:
+            self._awaited[unit] -= 1
+            while self._launched < len(self._order) and self._awaited[self._order[self._launched]] <= 0:
+                self._launch(self._order[self._launched])
+
+        return arrived
+
+    def _launch(self, unit: int) -> None:
+        self._launched += 1
+        self._sum_partial(unit)
+        for bucket, flat in zip(self.buckets, self.flats, strict=True):
+            if bucket.unit != unit:
+                continue
+            for index, segment in enumerate(bucket.segments):
+                self._pack(segment, flat.segment(index), self._gradient)
+            flat.start_reduce()
+
+    def _sum_partial(self, unit: int) -> None:
+        if self._tensor_group is None:
+            return
+        for name in self._names[unit]:
+            gradient = self.parameters[name].grad
+            if has_partial_gradient(name) and gradient is not None:
+                dist.all_reduce(gradient, group=self._tensor_group)
+
+    def _gradient(self, name: str) -> Tensor | None:
+        return local_gradient(self.parameters[name])
+
+    def _parameter(self, name: str) -> Tensor:
+        return local_tensor(self.parameters[name]).detach()
+
+    def _pack(self, blocks: tuple[Block, ...], flat: Tensor, source: Callable[[str], Tensor | None]) -> None:
+        start = 0
+        for block in blocks:
+            into = flat.narrow(0, start, block.numel).view(block.sizes)
+            tensor = source(block.name)
+            if tensor is None:
+                into.zero_()
+            else:
+                into.copy_(view_of(tensor, self.local[block.name], block))
+            start += block.numel
+
+    def _unpack(self, blocks: tuple[Block, ...], flat: Tensor) -> None:
+        start = 0
+        for block in blocks:
+            into = view_of(self._parameter(block.name), self.local[block.name], block)
+            into.copy_(flat.narrow(0, start, block.numel).view(block.sizes))
+            start += block.numel
+
+    def _share_whole(self) -> None:
+        if self._tensor_group is None:
+            return
+        whole = [p.detach() for name, p in self.parameters.items() if not hasattr(p, "to_local")]
+        flat = torch.cat([p.flatten() for p in whole]) if whole else None
+        if flat is None:
+            return
+        dist.broadcast(flat, group=self._tensor_group, group_src=0)
+        start = 0
+        for parameter in whole:
+            parameter.copy_(flat.narrow(0, start, parameter.numel()).view_as(parameter))
+            start += parameter.numel()
+
+
+def _flat(bucket: Bucket, groups: Groups, dtype: torch.dtype, device: torch.device) -> FlatBucket:
+    lengths = tuple(max(1, sum(block.numel for block in segment)) for segment in bucket.segments)
+    return FlatBucket(lengths, bucket.owned, groups.exchange.get(bucket.members), dtype=dtype, device=device)

@@ -1,0 +1,52 @@
+"""What of a plan the trainer can't run, said by name before anything starts.
+
+Checks only what running needs; whether a plan is good is the planner's business.
+"""
+
+from argosy.comm.groups import tp_slices
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.plan import Plan
+from argosy.model.shape import ModelShape, trainer_refusal
+from argosy.train.tensor_parallel import check_divides
+
+SCHEDULES = ("1f1b", "gpipe")
+
+
+def check_runnable(plan: Plan, shape: ModelShape) -> None:
+    """Raise BadInputError naming the first thing in a plan that the trainer can't run."""
+    refusal = trainer_refusal(shape)
+    if refusal is not None:
+        raise BadInputError(refusal)
+    for what, refused in _refusals(plan):
+        if refused:
+            raise BadInputError(f"the trainer can't run this plan: {what}")
+    check_divides(shape, tp_slices(plan))
+
+
+def _refusals(plan: Plan) -> list[tuple[str, bool]]:
+    stages = [stage for replica in plan.replicas for stage in replica.stages]
+    sequences = sum(replica.sequences for replica in plan.replicas)
+    return [
+        (f"schedule {plan.schedule!r} (it runs {', '.join(SCHEDULES)})", plan.schedule not in SCHEDULES),
+        (f"{plan.virtual_stages} virtual stages (it runs 1)", plan.virtual_stages != 1),
+        (f"ZeRO stage {plan.zero_stage} (it runs 0 and 1)", plan.zero_stage not in (0, 1)),
+        (f"precision {plan.precision!r} (it runs fp32 and bf16)", plan.precision not in ("fp32", "bf16")),
+        (f"gradients exchanged in {plan.reduce_dtype!r} (fp32 and bf16)", plan.reduce_dtype not in ("fp32", "bf16")),
+        ("context parallelism", any(stage.cp != 1 for stage in stages)),
+        ("expert parallelism", any(stage.ep != 1 for stage in stages)),
+        ("selective recompute (it runs none and full)", any(s.recompute not in ("none", "full") for s in stages)),
+        (
+            "stages of one replica with different TP degrees",
+            any(len({stage.tp for stage in replica.stages}) > 1 for replica in plan.replicas),
+        ),
+        ("ranks are not bound to nodes", any(len(stage.ranks) != stage.tp for stage in stages)),
+        ("a stage without units", any(not plan.units(stage) for stage in stages)),
+        (
+            f"replicas take {sequences} sequences, the global batch has {plan.global_batch_size}",
+            sequences != plan.global_batch_size,
+        ),
+        (
+            "1f1b with fewer micro-batches than stages (use gpipe)",
+            plan.schedule == "1f1b" and any(r.microbatches < len(r.stages) for r in plan.replicas),
+        ),
+    ]

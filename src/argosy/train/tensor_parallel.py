@@ -1,0 +1,88 @@
+"""Tensor parallelism from outside: which parameter is split along which dim, and the DTensor plan that does it.
+
+The decoder stays plain PyTorch; this file wraps its linear layers in DTensor's column and row parallel styles over one TP group.
+Norm weights stay whole on every rank. Knows nothing of pipelines, replicas or optimizers.
+"""
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+from argosy.contracts.errors import BadInputError
+from argosy.model.shape import ModelShape
+from argosy.train.decoder import StageModel
+
+_ROWS = ("embedding.weight", "head.weight")
+_SPLIT_OUTPUTS = (".q.weight", ".k.weight", ".v.weight", ".q.bias", ".k.bias", ".v.bias", ".gate.weight", ".up.weight")
+_SPLIT_INPUTS = (".o.weight", ".down.weight")
+# Applied to local heads only, so each TP rank sees a part of their gradient.
+_PARTIAL = (".q_norm.weight", ".k_norm.weight")
+
+
+def split_dim(name: str) -> int | None:
+    """Tell along which dim TP splits a parameter; None where every rank holds it whole."""
+    if name in _ROWS or name.endswith(_SPLIT_OUTPUTS):
+        return 0
+    return 1 if name.endswith(_SPLIT_INPUTS) else None
+
+
+def has_partial_gradient(name: str) -> bool:
+    """Tell whether a whole parameter's gradient must be summed over the TP ranks."""
+    return name.endswith(_PARTIAL)
+
+
+def check_divides(shape: ModelShape, slices: int) -> None:
+    """Refuse a TP degree that does not divide what it splits.
+
+    slices: least common multiple of all TP degrees in the plan. Raises BadInputError naming every size that does not divide.
+    """
+    sizes = {
+        "num_attention_heads": shape.num_heads,
+        "num_key_value_heads": shape.num_kv_heads,
+        "intermediate_size": shape.intermediate_size,
+        "vocab_size": shape.vocab_size,
+    }
+    wrong = [f"{name} {size}" for name, size in sizes.items() if size % slices]
+    if wrong:
+        allowed = [str(n) for n in range(1, slices) if all(size % n == 0 for size in sizes.values())]
+        raise BadInputError(
+            f"{shape.name}: tensor parallelism {slices} does not divide {', '.join(wrong)}; "
+            f"degrees below {slices} that do: {', '.join(allowed)}"
+        )
+
+
+def parallelize(model: StageModel, group: dist.ProcessGroup, device_type: str) -> None:
+    """Split a stage's linear layers over the ranks of `group`, in place."""
+    mesh = DeviceMesh.from_group(group, device_type)
+    for layer in model.layers.values():
+        parallelize_module(layer, mesh, _layer_styles())
+    if model.embedding is not None:
+        style = RowwiseParallel(input_layouts=Replicate())
+        parallelize_module(model.embedding, mesh, style)
+    if model.head is not None:
+        parallelize_module(model.head, mesh, ColwiseParallel(output_layouts=Replicate()))
+    model.tie()
+
+
+def _layer_styles() -> dict[str, ParallelStyle]:
+    whole = Replicate()
+    return {
+        "attention": PrepareModuleInput(
+            input_layouts=(whole, None, None), desired_input_layouts=(whole, None, None), use_local_output=False
+        ),
+        "attention.q": ColwiseParallel(),
+        "attention.k": ColwiseParallel(),
+        "attention.v": ColwiseParallel(),
+        "attention.o": RowwiseParallel(),
+        "mlp": PrepareModuleInput(input_layouts=(whole,), desired_input_layouts=(whole,), use_local_output=False),
+        "mlp.gate": ColwiseParallel(),
+        "mlp.up": ColwiseParallel(),
+        "mlp.down": RowwiseParallel(),
+    }

@@ -1,0 +1,48 @@
+"""The pages on contracts and on `job.yaml` name what exists."""
+
+import dataclasses
+import importlib
+import re
+
+import pytest
+
+from argosy.contracts import job_file, layouts
+from argosy.contracts.documents import Section
+
+MODULES = ("fleet", "job", "plan", "option", "incident", "messages", "layouts")
+SECTIONS = [kind for kind in vars(job_file).values() if isinstance(kind, type) and issubclass(kind, Section)]
+
+
+class TestPages:
+    @pytest.mark.parametrize("name", MODULES)
+    def test_every_contract_has_its_place(self, repository, name):
+        """docs/contracts.md names every contract of every module."""
+        page = (repository / "docs" / "contracts.md").read_text()
+        module = importlib.import_module(f"argosy.contracts.{name}")
+        kinds = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
+        contracts = [kind.__name__ for kind in kinds if isinstance(kind, type) and not kind.__name__.startswith("_")]
+        assert [contract for contract in contracts if f"`{contract}`" not in page] == []
+
+    @pytest.mark.parametrize(
+        "section", [kind for kind in SECTIONS if kind is not Section], ids=lambda kind: kind.__name__
+    )
+    def test_every_key_is_explained(self, repository, section):
+        """docs/job.md has a row or a table for every key of `job.yaml`."""
+        page = (repository / "docs" / "job.md").read_text()
+        missing = [key for key in section.model_fields if f"| `{key}` |" not in page and f"`{key}:`" not in page]
+        assert missing == []
+
+    def test_sizes_of_layouts_are_true(self, repository):
+        """The bytes in the table of layouts are those of the code."""
+        page = (repository / "docs" / "contracts.md").read_text()
+        rows = dict(re.findall(r"\| `(\w+)` \| (\d+)", page))
+        sizes = (layouts.HEADER_BYTES, layouts.MARK_BYTES, layouts.RECORD_BYTES, layouts.UNIT_BYTES)
+        assert tuple(rows[name] for name in ("RingHeader", "ProgressMark", "TraceRecord", "SnapshotUnit")) == tuple(
+            str(size) for size in sizes
+        )
+
+    def test_the_example_is_read(self, repository):
+        """The job.yaml that docs/job.md shows is valid."""
+        text = re.search(r"```yaml\n(.*?)```", (repository / "docs" / "job.md").read_text(), re.DOTALL)
+        assert text is not None
+        assert dataclasses.is_dataclass(job_file.read_job(text[1], "docs/job.md"))

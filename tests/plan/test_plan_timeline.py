@@ -1,0 +1,265 @@
+"""The event-level timeline against closed forms, by hand and by law."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.plan import Exchange, Plan, Replica, Send, Stage, Wire
+from argosy.plan.schedules import held_microbatches, stage_order
+from argosy.plan.timeline import simulate, work_ms
+
+law = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+def stage(index: int, stages: int, forward_ms: float = 1, backward_ms: float = 2, update_ms: float = 0) -> Stage:
+    """One layer a stage; embedding and head cost nothing."""
+    shares = [1.0]
+    shares = [0.0, *shares] if index == 0 else shares
+    shares = [*shares, 0.0] if index == stages - 1 else shares
+    return Stage(
+        first_layer=index,
+        end_layer=index + 1,
+        chip_class="c",
+        forward_ms=forward_ms,
+        backward_ms=backward_ms,
+        backward_shares=tuple(shares),
+        update_ms=update_ms,
+    )
+
+
+def replica(
+    times: list[tuple[float, float]], microbatches: int, payload_bytes: float = 0, update_ms: float = 0
+) -> Replica:
+    """Build a replica from each stage's forward and backward time."""
+    stages = tuple(stage(i, len(times), f, b, update_ms) for i, (f, b) in enumerate(times))
+    sends = (Send(wire="boundary", payload_bytes=payload_bytes),) * (len(times) - 1)
+    return Replica(stages=stages, microbatches=microbatches, microbatch_size=1, sends=sends)
+
+
+def plan(*replicas: Replica, schedule: str = "1f1b", one_way_ms: float = 0, **more: object) -> Plan:
+    """Build a plan of these replicas with a private boundary wire and a shared link, both 8 Gb/s."""
+    fields = {
+        "model": "m",
+        "num_layers": len(replicas[0].stages),
+        "fleet": "f",
+        "sequence_length": 8,
+        "global_batch_size": sum(r.sequences for r in replicas),
+        "replicas": replicas,
+        "schedule": schedule,
+        "wires": (
+            Wire(name="boundary", gbps=8, one_way_ms=one_way_ms),
+            Wire(name="link", gbps=8, one_way_ms=one_way_ms, shared=True, long_link=True),
+        ),
+    }
+    return Plan(**{**fields, **more})  # type: ignore[arg-type]
+
+
+def exchanges(replicas: int, stages: int, wire_bytes: float = 1e6, gather_bytes: float = 0) -> tuple[Exchange, ...]:
+    """Build one exchange a stage, of its only layer, over the shared link."""
+    return tuple(
+        Exchange(
+            unit=s,
+            members=tuple((r, s) for r in range(replicas)),
+            wire="link",
+            wire_bytes=wire_bytes,
+            gather_bytes=gather_bytes,
+        )
+        for s in range(stages)
+    )
+
+
+class TestOrder:
+    def test_1f1b(self) -> None:
+        """1F1B warms up by the distance from the end, then alternates, then drains."""
+        order = stage_order("1f1b", 1, 3, 4)
+        assert "".join(k + str(m) for k, m in order) == "F0F1B0F2B1F3B2B3"
+
+    def test_gpipe(self) -> None:
+        """GPipe runs all forwards, then all backwards, both in micro-batch order."""
+        assert "".join(k + str(m) for k, m in stage_order("gpipe", 1, 3, 2)) == "F0F1B0B1"
+
+    def test_held(self) -> None:
+        """1F1B holds as many micro-batches as stages follow, GPipe all."""
+        assert [held_microbatches("1f1b", s, 3, 9) for s in range(3)] == [3, 2, 1]
+        assert held_microbatches("gpipe", 2, 3, 9) == 9
+
+    def test_too_few_microbatches(self) -> None:
+        """1F1B with fewer micro-batches than stages is refused, as the trainer would, and gpipe is named."""
+        with pytest.raises(BadInputError, match=r"can't run 2 micro-batches through 3 stages.*use gpipe"):
+            stage_order("1f1b", 0, 3, 2)
+
+    def test_unknown(self) -> None:
+        """An unknown schedule is refused, listing those known."""
+        with pytest.raises(BadInputError, match="no schedule 'zigzag'; there are: gpipe, 1f1b"):
+            stage_order("zigzag", 0, 1, 1)
+
+
+class TestClosedForms:
+    @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+    @pytest.mark.parametrize(("stages", "microbatches"), [(1, 1), (2, 2), (4, 8), (8, 64)])
+    def test_balanced(self, schedule: str, stages: int, microbatches: int) -> None:
+        """A balanced pipeline takes (m + p - 1) (f + b)."""
+        timeline = simulate(plan(replica([(1, 2)] * stages, microbatches), schedule=schedule))
+        assert timeline.step_ms == pytest.approx((microbatches + stages - 1) * 3)
+        assert timeline.bubble == pytest.approx((stages - 1) / (microbatches + stages - 1))
+
+    def test_one_slow_stage(self) -> None:
+        """A last stage that is slower sets the pace: fill, its own work, drain."""
+        timeline = simulate(plan(replica([(1, 2), (3, 6)], 4), schedule="1f1b"))
+        assert timeline.step_ms == pytest.approx(1 + 4 * 9 + 2)
+
+    def test_gpipe_pays_delays_twice(self) -> None:
+        """GPipe pays each boundary's delay and serialisation once each way when stages are the slower."""
+        timeline = simulate(plan(replica([(1, 2)] * 3, 4, payload_bytes=5e5), schedule="gpipe", one_way_ms=0.25))
+        assert timeline.step_ms == pytest.approx((4 + 2) * 3 + 2 * 2 * (0.5 + 0.25))
+
+    def test_update_and_barrier(self) -> None:
+        """Update and barrier add to every step but the first, which no update precedes."""
+        timed = simulate(plan(replica([(1, 2)], 2, update_ms=5), barrier_ms=0.5))
+        assert timed.barriers_ms == pytest.approx((6.5, 18, 29.5))
+        assert timed.step_ms == pytest.approx(11.5)
+
+    def test_slow_wire_sets_the_pace(self) -> None:
+        """When a boundary takes longer than a stage, its queue is the bottleneck."""
+        timeline = simulate(plan(replica([(1, 1)] * 2, 10, payload_bytes=3e6), schedule="gpipe"))
+        assert timeline.step_ms == pytest.approx(1 + 10 * 3 + 1 + 1 + 10 * 3 + 1)
+
+
+class TestExchanges:
+    def test_hidden_but_the_last(self) -> None:
+        """The last stage's exchange hides behind the drain; the first stage's shows whole, with two hops."""
+        pair = [replica([(1, 2)] * 2, 2), replica([(1, 2)] * 2, 2)]
+        timeline = simulate(plan(*pair, exchanges=exchanges(2, 2), one_way_ms=0.25))
+        compute_ms = (2 + 1) * 3 + 2 * 0.25
+        assert timeline.exposed_ms == pytest.approx(1 + 2 * 0.25)
+        assert timeline.step_ms == pytest.approx(compute_ms + 1.5)
+        assert [m.unit for m in sorted(timeline.moved, key=lambda m: m.start_ms)] == [1, 0]
+
+    def test_waits_for_the_slowest_member(self) -> None:
+        """An exchange starts when its last member has the gradient."""
+        timeline = simulate(plan(replica([(1, 2)], 1), replica([(1, 2)], 3), exchanges=exchanges(2, 1)))
+        assert timeline.moved[0].ready_ms == pytest.approx(9)
+
+    def test_gathers_precede_the_next_step(self) -> None:
+        """With a sharded update the gathers, in unit order, hold back the stages that wait for them."""
+        pair = [replica([(1, 2)] * 2, 2, update_ms=1)] * 2
+        timeline = simulate(plan(*pair, exchanges=exchanges(2, 2, 0, gather_bytes=2e6)))
+        gathers = [m for m in timeline.moved if m.kind == "gather"]
+        assert [(m.unit, m.start_ms, m.end_ms) for m in gathers] == [(0, 1, 3), (1, 3, 5)]
+        assert timeline.step_ms == pytest.approx(3 + 1 + 9)
+
+    def test_ready_in_the_last_microbatch(self) -> None:
+        """A gradient is whole within the last micro-batch's backward, after the share of its own and later units."""
+        halves = replace(stage(0, 1), backward_shares=(0.25, 0.5, 0.25))
+        one = Replica(stages=(halves,), microbatches=2, microbatch_size=1)
+        timeline = simulate(plan(one, one, exchanges=exchanges(2, 1)))
+        assert timeline.moved[0].ready_ms == pytest.approx(2 * 3 - 2 + 0.75 * 2)
+
+
+class TestTimeline:
+    def test_ops(self) -> None:
+        """Every op is listed once, never overlapping on its stage, times from the barrier on."""
+        timeline = simulate(plan(replica([(1, 2)] * 3, 4, update_ms=1)))
+        assert len(timeline.ops) == 3 * (2 * 4 + 1)
+        for index in range(3):
+            spans = sorted((o.start_ms, o.end_ms) for o in timeline.ops if o.stage == index)
+            assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+            assert spans[0] == (0, 1)
+
+    def test_repeats(self) -> None:
+        """The same plan gives the same timeline."""
+        one = plan(replica([(1, 2), (2, 3)], 5), exchanges=exchanges(1, 2))
+        assert simulate(one) == simulate(one)
+
+    def test_without_detail(self) -> None:
+        """Leaving out the ops changes no time."""
+        one = plan(replica([(1, 2), (2, 3)], 5))
+        assert simulate(one, detail=False) == replace(simulate(one), ops=())
+
+
+class TestIllegal:
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"replicas": ()}, "no replica"),
+            ({"num_layers": 9}, "ends at layer 2; the model has 9"),
+            ({"global_batch_size": 7}, "take 4 sequences a step, global_batch_size is 7"),
+            ({"wires": ()}, "no wire 'boundary'"),
+            ({"schedule": "zbv"}, "no schedule 'zbv'"),
+        ],
+    )
+    def test_plan(self, changes: dict[str, object], text: str) -> None:
+        """A plan that can't be is refused, saying what is wrong."""
+        with pytest.raises(BadInputError, match=text):
+            simulate(replace(plan(replica([(1, 2)] * 2, 4)), **changes))
+
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"backward_shares": (1.0,)}, "it needs 2 that sum to 1"),
+            ({"forward_ms": float("nan")}, "times are finite"),
+            ({"first_layer": 1}, "it must begin at 0"),
+        ],
+    )
+    def test_stage(self, changes: dict[str, object], text: str) -> None:
+        """A stage that can't be is refused, naming the replica and the stage."""
+        good = replica([(1, 2)] * 2, 4)
+        bad = replace(good, stages=(replace(good.stages[0], **changes), good.stages[1]))
+        with pytest.raises(BadInputError, match=f"replica 0, stage 0.*{text}"):
+            simulate(plan(bad))
+
+    def test_exchange_of_a_stranger(self) -> None:
+        """An exchange whose member does not hold the unit is refused."""
+        wrong = replace(exchanges(1, 1)[0], unit=1)
+        with pytest.raises(BadInputError, match="unit 1: replica 0, stage 0 does not hold it"):
+            simulate(plan(replica([(1, 2)] * 2, 4), exchanges=(wrong,)))
+
+    def test_no_steps(self) -> None:
+        """A timeline of no step is refused."""
+        with pytest.raises(BadInputError, match="steps 0"):
+            simulate(plan(replica([(1, 2)], 1)), steps=0)
+
+
+times = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5)
+
+
+class TestLaws:
+    @law
+    @given(times, st.integers(5, 12), st.sampled_from(["gpipe", "1f1b"]))
+    def test_never_faster_than_the_slowest_stage(self, pairs: list[tuple[int, int]], m: int, schedule: str) -> None:
+        """No step is shorter than the slowest stage's own work plus filling and draining around it."""
+        one = plan(replica(pairs, m), schedule=schedule)
+        floors = [sum(f + b for f, b in pairs[:i]) + work_ms(s, m) for i, s in enumerate(one.replicas[0].stages)]
+        assert simulate(one).step_ms >= max(floors) - 1e-9
+
+    @law
+    @given(times, st.integers(5, 9), st.sampled_from(["gpipe", "1f1b"]), st.integers(0, 5), st.integers(1, 5))
+    def test_delay_never_speeds_up(
+        self, pairs: list[tuple[int, int]], m: int, schedule: str, ms: int, more: int
+    ) -> None:
+        """Adding delay to the wires never shortens a step."""
+        both = [replica(pairs, m), replica(pairs, m)]
+        shared = exchanges(2, len(pairs))
+        near = simulate(plan(*both, schedule=schedule, one_way_ms=ms, exchanges=shared)).step_ms
+        far = simulate(plan(*both, schedule=schedule, one_way_ms=ms + more, exchanges=shared)).step_ms
+        assert far >= near
+
+    @law
+    @given(st.integers(1, 6), st.integers(0, 6), st.integers(1, 9), st.integers(1, 9))
+    def test_equal_stages_without_wires(self, p: int, more: int, f: int, b: int) -> None:
+        """With equal stages and free wires GPipe and 1F1B take equal time."""
+        one = replica([(f, b)] * p, p + more)
+        assert simulate(plan(one, schedule="gpipe")).step_ms == pytest.approx(simulate(plan(one)).step_ms)
+
+    @law
+    @given(times, st.integers(5, 9), st.integers(0, 3))
+    def test_steps_are_alike(self, pairs: list[tuple[int, int]], m: int, gather_mb: int) -> None:
+        """From the second step on all steps take equal time."""
+        both = [replica(pairs, m, update_ms=1), replica(pairs, m + 1, update_ms=2)]
+        timeline = simulate(plan(*both, exchanges=exchanges(2, len(pairs), 1e6, gather_mb * 1e6)), steps=5)
+        gaps = [b - a for a, b in zip(timeline.barriers_ms, timeline.barriers_ms[1:], strict=False)]
+        assert gaps == pytest.approx([gaps[0]] * len(gaps))
