@@ -36,7 +36,7 @@ PROGRAM = textwrap.dedent(
 
 @pytest.fixture
 def victim(tmp_path):
-    """Start an engine in a process of its own, with four ranks deaf to SIGTERM; give it, its folder and what it started."""
+    """Start an engine as a process with four ranks deaf to SIGTERM; give it, its folder and what it started."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path), "wait_stubbornly"],
         stdin=subprocess.PIPE,

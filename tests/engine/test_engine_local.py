@@ -98,11 +98,6 @@ class TestRun:
             notes = {m.rank: m.text for m in running.messages() if isinstance(m, Note)}
         assert notes == {rank: f"{1 << 30} {rank + 1}" for rank in range(4)}
 
-    def test_a_store_is_hosted(self, tmp_path):
-        """All ranks meet in the TCPStore that the launch names."""
-        counts = [m.text for m in run(tmp_path, "use_store", host_store=True) if isinstance(m, Note)]
-        assert sorted(counts) == ["count 1", "count 2", "count 3", "count 4"]
-
 
 class TestFailure:
     def test_the_cause_wins_over_symptoms(self, tmp_path):

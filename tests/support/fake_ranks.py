@@ -89,14 +89,34 @@ def garble(launch: Launch, rank: int, report: Report) -> int:
     return 0
 
 
-def use_store(launch: Launch, rank: int, report: Report) -> int:
-    """Meet all other ranks in the store."""
+def reduce(launch: Launch, rank: int, report: Report) -> int:
+    """Sum the ranks' numbers over gloo."""
+    total = _join_world(launch, rank)
+    report(Note(text=f"sum {total}"))
+    return 0
+
+
+def lose_rank_1(launch: Launch, rank: int, report: Report) -> int:
+    """Reduce for ever, while rank 1 kills itself as the kernel would."""
+    import torch
+    import torch.distributed as dist
+
+    _join_world(launch, rank)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        dist.all_reduce(torch.ones(1000))
+
+
+def _join_world(launch: Launch, rank: int) -> int:
+    import torch
     import torch.distributed as dist
 
     store = dist.TCPStore(launch.store_host, launch.store_port, is_master=False)
-    count = store.add("ranks", 1)
-    report(Note(text=f"count {count}"))
-    return 0
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=launch.plan.world_size)
+    number = torch.tensor(rank)
+    dist.all_reduce(number)
+    return int(number)
 
 
 def _target(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Builders for tests of engine and agent: nodes, a bound plan, a launch, an engine of fake ranks, a wait for a death."""
+"""Builders for engine and agent: nodes, a bound plan, a launch, an engine of fake ranks, a wait for deaths."""
 
 import os
 import select

@@ -1,6 +1,8 @@
-"""Builders for training tests: a tiny model, a token set, plans by their shape, and a run of a plan on forked processes.
+"""Builders for training tests: a tiny model, a token set, plans by their shape, and a run of a plan on forked
+processes.
 
-The reference run is a plain loop on one process that shares no code with the trainer but the decoder and the data's order.
+The reference run is a plain loop on one process that shares no code with the trainer but the decoder and the data's
+order.
 """
 
 import multiprocessing
@@ -83,7 +85,13 @@ def tokens(folder: Path, *, count: int = 20_000, vocab: int = 64) -> Path:
 
 
 def job(
-    *, steps: int = 20, batch: int = 8, length: int = 16, precision: str = "fp32", to: Path | None = None, every: int = 10
+    *,
+    steps: int = 20,
+    batch: int = 8,
+    length: int = 16,
+    precision: str = "fp32",
+    to: Path | None = None,
+    every: int = 10,
 ) -> Job:
     """Say how to train the tiny model; the learning rate is high so that differences grow where there are any."""
     train = TrainSpec(
@@ -119,7 +127,9 @@ def replica(layers: Sequence[int], microbatches: int, *, size: int = 1, tp: int 
     return Replica(stages=stages, microbatches=microbatches, microbatch_size=size, sends=sends)
 
 
-def plan(shape: ModelShape, replicas: Sequence[Replica], spec: TrainSpec, *, schedule: str = "1f1b", zero: int = 0) -> Plan:
+def plan(
+    shape: ModelShape, replicas: Sequence[Replica], spec: TrainSpec, *, schedule: str = "1f1b", zero: int = 0
+) -> Plan:
     """Build a plan and number its ranks in order."""
     ranks, places = 0, []
     bound: list[Replica] = []
@@ -127,7 +137,9 @@ def plan(shape: ModelShape, replicas: Sequence[Replica], spec: TrainSpec, *, sch
         stages = []
         for s, stage in enumerate(each.stages):
             mine = tuple(range(ranks, ranks + stage.tp))
-            places += [RankPlace(rank=k, node="here-1", chip=k, replica=r, stage=s, tp_index=i) for i, k in enumerate(mine)]
+            places += [
+                RankPlace(rank=k, node="here-1", chip=k, replica=r, stage=s, tp_index=i) for i, k in enumerate(mine)
+            ]
             stages.append(replace(stage, ranks=mine))
             ranks += stage.tp
         bound.append(replace(each, stages=tuple(stages)))
@@ -150,7 +162,7 @@ def plan(shape: ModelShape, replicas: Sequence[Replica], spec: TrainSpec, *, sch
 def run_plan(
     the_plan: Plan, the_job: Job, config_text: str, token_folder: Path, directory: Path, *, board: str = ""
 ) -> list[Upward]:
-    """Run a plan on forked processes; gives all reports. Raises RuntimeError with the first rank's traceback if one fails."""
+    """Run a plan on forked processes; gives all reports. Raises RuntimeError with the traceback of a rank that fails."""
     context = multiprocessing.get_context("fork")
     port_here, port_there = context.Pipe()
     store = context.Process(target=_host_store, args=(port_there,), daemon=True)

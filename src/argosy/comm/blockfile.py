@@ -1,7 +1,8 @@
-"""Rectangles of named tensors to and from a folder, by torch.distributed.checkpoint, so that any layout loads under any other.
+"""Rectangles of named tensors to and from a folder, so that any layout loads under any other.
 
-Each rank hands in the rectangles it owns (saving) or wants (loading); together the saved ones cover every tensor exactly once. Knows
-nothing of models or steps.
+The files are those of torch.distributed.checkpoint.
+Each rank hands in the rectangles it owns (saving) or wants (loading); together the saved ones cover every tensor
+exactly once. Knows nothing of models or steps.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.metadata import (
@@ -28,6 +28,8 @@ from torch.distributed.checkpoint.planner import (
     WriteItemType,
 )
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from argosy.contracts.errors import BadInputError
 
@@ -54,7 +56,7 @@ class Piece:
 
 class _SavePieces(DefaultSavePlanner):
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        super().__init__()
+        super().__init__(flatten_state_dict=False)
         self.pieces = {piece.index: piece for piece in pieces}
 
     def create_local_plan(self) -> SavePlan:
@@ -67,7 +69,7 @@ class _SavePieces(DefaultSavePlanner):
 
 class _LoadPieces(DefaultLoadPlanner):
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        super().__init__()
+        super().__init__(flatten_state_dict=False)
         self.pieces = {piece.index: piece for piece in pieces}
 
     def create_local_plan(self) -> LoadPlan:
@@ -78,7 +80,7 @@ class _LoadPieces(DefaultLoadPlanner):
                 raise BadInputError(f"the checkpoint has no tensor {piece.key!r}; it belongs to another model")
             if tuple(stored.size) != piece.whole_sizes:
                 raise BadInputError(
-                    f"the checkpoint's {piece.key} is {tuple(stored.size)}, this model's {piece.whole_sizes}: another model"
+                    f"another model's checkpoint: its {piece.key} is {tuple(stored.size)}, here {piece.whole_sizes}"
                 )
             items += create_read_items_for_chunk_list(piece.key, stored, [piece.chunk])
         return LoadPlan([_aimed(item, self.pieces) for item in items])
@@ -114,13 +116,13 @@ def _write_item(piece: Piece) -> WriteItem:
 
 def save_pieces(pieces: Sequence[Piece], folder: Path, group: dist.ProcessGroup | None = None) -> None:
     """Write the pieces of all ranks; every rank calls it. Raises what the file system raises, on every rank."""
-    dcp.save({}, checkpoint_id=folder, planner=_SavePieces(pieces), process_group=group)
+    save({}, checkpoint_id=folder, planner=_SavePieces(pieces), process_group=group)
 
 
 def load_pieces(pieces: Sequence[Piece], folder: Path, *, alone: bool = False) -> None:
     """Read into the pieces' tensors, in place.
 
-    alone: one process reads by itself; else every rank of the world calls it. Raises BadInputError where tensors are missing or of
-    other sizes.
+    alone: one process reads by itself; else every rank of the world calls it. Raises BadInputError where tensors are
+    missing or of other sizes.
     """
-    dcp.load({}, checkpoint_id=folder, planner=_LoadPieces(pieces), no_dist=alone)
+    load({}, checkpoint_id=folder, planner=_LoadPieces(pieces), no_dist=alone)

@@ -1,9 +1,9 @@
 """The emulated clock: real arithmetic on the CPU, paced to the times that the plan gives emulated chips and wires.
 
-Each operation starts at max(own clock, arrival of what it depends on), does its real work, and sleeps until its end on the virtual
-clock, an absolute deadline: lateness is absorbed, never added up. Ranks tell each other virtual times on a board in shared memory,
-written before the message that makes the peer look. All ranks of a clock run on one host. Follows the step that docs/plan.md
-describes, as `plan.timeline` does; must not know models or data.
+Each operation starts at max(own clock, arrival of what it depends on), does its real work, and sleeps until its end on
+the virtual clock, an absolute deadline: lateness is absorbed, never added up. Ranks tell each other virtual times on a
+board in shared memory, written before the message that makes the peer look. All ranks of a clock run on one host.
+Follows the step that docs/plan.md describes, as `plan.timeline` does; must not know models or data.
 """
 
 import ctypes
@@ -53,7 +53,7 @@ class Clock(Protocol):
         """Give the virtual start of the work that was last begun; None on real chips."""
 
     def exchanges(self) -> list[tuple[int, float, float]]:
-        """Give (unit, start_ms, end_ms) on the virtual clock of all exchanges before the last barrier; empty on real chips."""
+        """Give (unit, start_ms, end_ms) of all exchanges before the last barrier, in virtual time."""
 
 
 class RealClock:
@@ -100,7 +100,7 @@ def _slots(plan: Plan) -> int:
 
 
 class Board:
-    """Virtual times of all ranks in a shared-memory file, two steps deep (a fast rank may be one step ahead of a reader)."""
+    """Virtual times of all ranks in a shared file, two steps deep: a fast rank may be a step ahead of a reader."""
 
     def __init__(self, path: Path, plan: Plan) -> None:
         with path.open("r+b") as file:

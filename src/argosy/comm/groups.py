@@ -1,7 +1,7 @@
 """The process groups of one generation, made from a plan.
 
-Every rank makes only its own groups, all in one sorted order, each with its own time-out: world-wide creation does not scale, and
-torch does not hand the time-out down. Knows nothing of what is sent.
+Every rank makes only its own groups, all in one sorted order, each with its own time-out: world-wide creation does not
+scale, and torch does not hand the time-out down. Knows nothing of what is sent.
 """
 
 import math
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
 
 from argosy.comm.torch_private import new_named_group
 from argosy.contracts.plan import EMBEDDING, Plan, Stage
@@ -36,7 +37,7 @@ def seat_of(plan: Plan, rank: int) -> Seat:
 
 
 def tp_slices(plan: Plan) -> int:
-    """Into how many slices TP cuts a layer so that every replica's TP ranks hold whole slices: the degrees' least common multiple."""
+    """Into how many slices TP cuts a layer so that all TP ranks hold whole ones: the degrees' least common multiple."""
     return math.lcm(*(stage.tp for replica in plan.replicas for stage in replica.stages))
 
 
@@ -92,12 +93,14 @@ def make_groups(plan: Plan, seat: Seat, timeout: timedelta) -> Groups:
     )
 
 
-def join_world(*, host: str, port: int, prefix: str, rank: int, world_size: int, backend: str, timeout: timedelta) -> None:
+def join_world(
+    *, host: str, port: int, prefix: str, rank: int, world_size: int, backend: str, timeout: timedelta
+) -> None:
     """Join the attempt's world through its store; the generation's prefix keeps old keys apart.
 
     Raises what torch raises when the store can't be reached or peers don't come within `timeout`.
     """
-    store = dist.TCPStore(host, port, is_master=False, timeout=timeout)
+    store = dist.TCPStore(host, port, is_master=False, timeout=timeout)  # type: ignore[attr-defined]
     dist.init_process_group(
-        backend, store=dist.PrefixStore(prefix, store), rank=rank, world_size=world_size, timeout=timeout
+        backend, store=PrefixStore(prefix, store), rank=rank, world_size=world_size, timeout=timeout
     )

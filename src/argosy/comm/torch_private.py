@@ -1,8 +1,8 @@
 """The only file that touches private names of torch (checked with 2.13).
 
-`new_group(use_local_synchronization=True)` names a group by its ranks *and by how many groups the caller has made*. Ranks of an uneven
-pipeline belong to different numbers of groups, so members disagree on the name and wait for each other for ever. Here the caller
-gives the name.
+`new_group(use_local_synchronization=True)` names a group by its ranks *and by how many groups the caller has made*.
+Ranks of an uneven pipeline belong to different numbers of groups, so members disagree on the name and wait for each
+other for ever. Here the caller gives the name.
 """
 
 from collections.abc import Sequence

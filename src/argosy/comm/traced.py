@@ -1,7 +1,7 @@
 """A clock that remembers: wraps another one and writes what a rank did, and when, to a file.
 
-One JSON file a rank, `rank-00000.json`, with wall and, on emulated chips, virtual times of every forward, backward, exchange and
-update. At most MAX_OPS operations are kept, the first ones; the file says how many were dropped.
+One JSON file a rank, `rank-00000.json`, with wall and, on emulated chips, virtual times of every forward, backward,
+exchange and update. At most MAX_OPS operations are kept, the first ones; the file says how many were dropped.
 """
 
 import time
@@ -19,8 +19,8 @@ MAX_OPS = 200_000
 class TracedOp:
     """One operation of one rank. kind: F, B, X (exchange of a unit's gradient) or U (update). step: counted from 1.
 
-    start_ms, end_ms: wall time since the clock's start; virtual ones are emulated and None on real chips. For X only virtual times
-    are known, so start_ms and end_ms repeat them.
+    start_ms, end_ms: wall time since the clock's start; virtual ones are emulated and None on real chips. For X only
+    virtual times are known, so start_ms and end_ms repeat them.
     """
 
     kind: str

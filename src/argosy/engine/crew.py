@@ -72,9 +72,10 @@ class Crew:
         """
         heard: list[Heard] = []
         while missing := [name for name in nodes if name not in self._ready]:
+            self._hear_fork_server(0)  # first: agents that are lost may be lost because of it
             for name in missing:
-                self._check(name)
-            self._hear_fork_server(0)
+                if name in self.lost:
+                    raise InfrastructureError(self.lost[name])
             heard += self.poll(POLL_S)
             if time.monotonic() > deadline_s:
                 raise InfrastructureError(
@@ -85,7 +86,7 @@ class Crew:
 
     def poll(self, timeout_s: float) -> list[Heard]:
         """Wait for messages, at most this long, and keep the books on who is ready and who is lost."""
-        heard = self._hub.poll(timeout_s)
+        heard = self._hub.poll(timeout_s) or self._dead_unheard()
         for one in heard:
             match one.message:
                 case AgentReady():
@@ -98,14 +99,13 @@ class Crew:
                     self.lost.setdefault(one.node, f"node {one.node} is lost: {ending}")
         return heard
 
-    def _check(self, node: str) -> None:
-        """Raise InfrastructureError when a node's agent is lost or ended before it connected."""
-        if node in self.lost:
-            raise InfrastructureError(self.lost[node])
-        agent = self._agents[node]
-        # an agent that ended by itself has said why on its connection, which is read first
-        if agent.process.poll() is not None and not self._hub.waiting():
-            raise InfrastructureError(f"node {node} is lost: {agent.ending(0)}")
+    def _dead_unheard(self) -> list[Heard]:
+        """Find agents that ended before they connected: no connection tells of them."""
+        unknown = [name for name in self._agents if name not in self.lost and not self._hub.knows(name)]
+        dead = [name for name in unknown if self._agents[name].process.poll() is not None]
+        if dead and self._hub.waiting():  # one may have connected and said why meanwhile
+            return []
+        return [Heard(node=name, message=None) for name in dead]
 
     def send(self, node: str, message: Downward) -> None:
         """Tell a node's agent; raises InfrastructureError when it can't be reached."""
@@ -118,6 +118,8 @@ class Crew:
     def close(self) -> None:
         """End every process and remove the sockets; ranks that still run are killed."""
         self._hub.close()
+        if self._fork_server is not None and not self._ready:
+            self._fork_server.kill()  # it may still load, deaf to all else, and has no ranks
         children = [*self._agents.values(), *([self._fork_server] if self._fork_server else [])]
         end_all(children, END_S)
         shutil.rmtree(self._private, ignore_errors=True)

@@ -73,6 +73,10 @@ class Hub:
                 heard += self._read(key.data)
         return heard
 
+    def knows(self, node: str) -> bool:
+        """Tell whether a node's agent is connected and has said its name."""
+        return node in self._lines
+
     def waiting(self) -> bool:
         """Tell whether something can be read at once."""
         return bool(self._selector.select(0))

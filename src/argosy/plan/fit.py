@@ -36,7 +36,19 @@ def usable_classes(job: Job, classes: Sequence[ChipClass]) -> tuple[list[ChipCla
             refusals.append(f"{chip_class.chip.name} has no memory_gb in the catalogue; add it in a catalogue file")
         else:
             usable.append(chip_class)
+    check_prices(job, usable)
     return usable, list(dict.fromkeys(refusals))
+
+
+def check_prices(job: Job, classes: Sequence[ChipClass]) -> None:
+    """Refuse an objective that needs prices when no chip has one."""
+    if job.objective.goal == "fastest" or not classes or any(c.chip.price_per_hour is not None for c in classes):
+        return
+    names = ", ".join(dict.fromkeys(chip_class.chip.name for chip_class in classes))
+    raise BadInputError(
+        f"objective {job.objective.goal} needs prices, and the catalogue has none for {names}; "
+        "give price_per_hour in a file for --catalogue, or take objective: fastest"
+    )
 
 
 def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...]]:

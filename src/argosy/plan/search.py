@@ -77,8 +77,8 @@ class Search:
             for block, power in zip(blocks, powers, strict=True)
         ]
         for choice in itertools.product(*lists):
-            for zero_stage in zero_stages(choice, len(sites)):
-                draft = make_draft(replace(self.base, zero_stage=zero_stage), choice, batch)
+            for zero_stage, schedule in itertools.product(zero_stages(choice, len(sites)), schedules(choice)):
+                draft = make_draft(replace(self.base, zero_stage=zero_stage), choice, batch, schedule)
                 if draft is not None:
                     yield Estimate(draft=draft, step_ms=guess_ms(draft))
 
@@ -197,6 +197,15 @@ def zero_stages(choice: Sequence[Choice], sites: int) -> list[int]:
     tps = {template.layout.tp for template, _ in choice}
     possible = sites == 1 and len(tps) == 1 and sum(count for _, count in choice) > 1
     return ([] if needed else [0]) + ([1] if possible else [])
+
+
+def schedules(choice: Sequence[Choice]) -> list[str]:
+    """List the schedules to try: what suits the micro-batches, and gpipe for pipelines that cross a long link.
+
+    1F1B waits for a micro-batch to come back before it lets the next in; GPipe hides the delay for more memory.
+    """
+    crossing = any(wire.long_link for template, _ in choice for wire in template.wires)
+    return ["", "gpipe"] if crossing else [""]
 
 
 def choice_ms(choice: Choice, microbatches: int) -> float:

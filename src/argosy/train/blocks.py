@@ -1,7 +1,8 @@
 """Which rectangle of which parameter each rank exchanges, updates and saves.
 
-A parameter is cut twice: by TP into slices, then by rows among the ranks that hold the same slice, where the optimizer's state is
-sharded (ZeRO-1). Every rank can name every rectangle from the plan alone. Pure arithmetic on sizes: no tensor, no group.
+A parameter is cut twice: by TP into slices, then by rows among the ranks that hold the same slice, where the
+optimizer's state is sharded (ZeRO-1). Every rank can name every rectangle from the plan alone. Pure arithmetic on
+sizes: no tensor, no group.
 """
 
 from collections.abc import Mapping
@@ -36,8 +37,9 @@ class Block:
 class Bucket:
     """What the holders of one TP slice of one unit exchange together.
 
-    members: ascending ranks. segments: the blocks each member owns, one segment a member where the optimizer is sharded, else one
-    segment that all own. owned: index of this rank's segment. counted: whether this rank's blocks count in the gradient norm.
+    members: ascending ranks. segments: the blocks each member owns, one segment a member where the optimizer is
+    sharded, else one segment that all own. owned: index of this rank's segment. counted: whether this rank's blocks
+    count in the gradient norm.
     """
 
     unit: int
@@ -72,7 +74,7 @@ def buckets_of(plan: Plan, seat: Seat, parameters: Mapping[str, Sizes]) -> tuple
 
 
 def completion_order(plan: Plan, seat: Seat) -> tuple[int, ...]:
-    """Order a stage's units as backward completes them: last layer first; a tied copy of the embedding beside the head first."""
+    """Order a stage's units as backward completes them: last layer first, a tied embedding's copy before all."""
     stage = plan.replicas[seat.replica].stages[seat.stage]
     computed = plan.units(stage)
     copies = tuple(unit for unit in held_units(plan, stage) if unit not in computed)

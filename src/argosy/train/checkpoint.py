@@ -1,8 +1,8 @@
 """Checkpoints of a training job: written beside and renamed, readable under any other plan.
 
-A checkpoint is a folder `step-00000020` with the tensors (`model.*`, `first_moment.*`, `second_moment.*`, whole float32 tensors by name)
-and `argosy.json` (step, model, seed). A folder that ends in `.writing` was never finished and is removed by the next save. Knows
-nothing of pipelines; ranks come in by the blocks they own.
+A checkpoint is a folder `step-00000020` with the tensors (`model.*`, `first_moment.*`, `second_moment.*`, whole float32
+tensors by name) and `argosy.json` (step, model, seed). A folder that ends in `.writing` was never finished and is
+removed by the next save. Knows nothing of pipelines; ranks come in by the blocks they own.
 """
 
 import errno
@@ -20,22 +20,29 @@ from torch.distributed.checkpoint.api import CheckpointException
 from argosy.comm.blockfile import Piece, load_pieces, save_pieces
 from argosy.contracts.codec import decode, encode
 from argosy.contracts.errors import BadInputError, InfrastructureError
-from argosy.train.blocks import Block, Sizes
-from argosy.train.exchange import GradientExchange, local_tensor
+from argosy.train.blocks import Block
+from argosy.train.exchange import GradientExchange
 from argosy.train.optimizer import BlockOptimizer
+from argosy.train.tensor_parallel import local_tensor
 
+# What torch says when a write fails inside its own file format.
+_WRITE_FAILED = re.compile(r"failed writing|unexpected pos|No space left", re.IGNORECASE)
 _NAME = re.compile(r"step-(\d{8})$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
-    """What `argosy.json` in a checkpoint says. step: optimizer steps that are in it; tokens: trained so far."""
+    """What `argosy.json` in a checkpoint says. step: optimizer steps that are in it; tokens: trained so far.
+
+    tokenizer: the file that was copied beside it; empty without one.
+    """
 
     step: int
     model: str
     seed: int
     tokens: int
     model_config: str
+    tokenizer: str = ""
     version: int = 1
 
 
@@ -61,14 +68,12 @@ class Checkpointer:
     def __init__(
         self,
         folder: Path,
-        whole_sizes: dict[str, Sizes],
         exchange: GradientExchange,
         optimizer: BlockOptimizer,
         *,
         keep: int,
     ) -> None:
         self.folder = folder
-        self.whole_sizes = whole_sizes
         self.exchange = exchange
         self.optimizer = optimizer
         self.keep = keep
@@ -76,8 +81,8 @@ class Checkpointer:
     def save(self, info: CheckpointInfo) -> Path:
         """Write a checkpoint; every rank calls it.
 
-        Raises InfrastructureError (disk full, no permission) on every rank; then nothing half-written stays and older checkpoints
-        are untouched.
+        Raises InfrastructureError (disk full, no permission) on every rank; then nothing half-written stays and older
+        checkpoints are untouched.
         """
         final = self.folder / f"step-{info.step:08d}"
         writing = final.with_suffix(".writing")
@@ -112,7 +117,7 @@ class Checkpointer:
     def _owned(self) -> list[Piece]:
         """List what this rank saves: of blocks that several ranks own alike, the first rank's."""
         saved = {block for bucket in self.exchange.buckets if bucket.counted for block in bucket.own}
-        views = {block: view for block, view in self.optimizer.blocks}
+        views = dict(self.optimizer.blocks)
         pieces: list[Piece] = []
         for block, first, second in self.optimizer.moments():
             if block in saved:
@@ -126,7 +131,7 @@ class Checkpointer:
     def _piece(self, kind: str, block: Block, tensor: torch.Tensor) -> Piece:
         return Piece(
             key=f"{kind}.{block.name}",
-            whole_sizes=self.whole_sizes[block.name],
+            whole_sizes=self.exchange.whole_sizes[block.name],
             offsets=block.offsets,
             tensor=tensor,
         )
@@ -153,6 +158,8 @@ def _make_empty(writing: Path) -> None:
 
 
 def _publish(writing: Path, final: Path, info: CheckpointInfo, keep: int) -> None:
+    if Path(info.tokenizer).is_file():
+        shutil.copyfile(info.tokenizer, writing / "tokenizer.json")
     (writing / "argosy.json").write_bytes(encode(info))
     _sync(writing / "argosy.json")
     if final.exists():
@@ -172,15 +179,18 @@ def _sync(path: Path) -> None:
 
 
 def _cannot_save(folder: Path, error: BaseException) -> InfrastructureError:
-    """Say in one line why a checkpoint could not be saved."""
+    """Say in one line why a checkpoint could not be saved; what is no fault of a disk is raised again."""
     causes: list[BaseException] = [error]
     if isinstance(error, CheckpointException):
         causes = [failure[0] for failure in error.failures.values()]
+    if not any(isinstance(cause, OSError) or _WRITE_FAILED.search(str(cause)) for cause in causes):
+        raise error
     for cause in causes:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             free = shutil.disk_usage(_existing(folder)).free
             return InfrastructureError(
-                f"disk full while saving a checkpoint in {folder} ({free / 1e9:.2f} GB free); earlier checkpoints are untouched. "
+                f"disk full while saving a checkpoint in {folder} ({free / 1e9:.2f} GB free); "
+                "earlier checkpoints are untouched. "
                 "Free some space, or set checkpoint.to to another disk; then run the same command again, it resumes."
             )
     return InfrastructureError(f"cannot save a checkpoint in {folder}: {causes[0]}; earlier checkpoints are untouched")

@@ -1,8 +1,8 @@
 """A Llama-style decoder in plain PyTorch, cut into the units that a pipeline stage holds.
 
-RMSNorm, rotary positions, grouped-query attention, SwiGLU; covers Llama, Mistral, Qwen2 and Qwen3 (dense). Layers are keyed by their
-global index, so a parameter has the same name under every plan. Knows nothing of ranks, groups or plans: tensor parallelism is
-applied from outside (`train.tensor_parallel`).
+RMSNorm, rotary positions, grouped-query attention, SwiGLU; covers Llama, Mistral, Qwen2 and Qwen3 (dense). Layers are
+keyed by their global index, so a parameter has the same name under every plan. Knows nothing of ranks, groups or plans:
+tensor parallelism is applied from outside (`train.tensor_parallel`).
 
 Shapes in names: B micro-batch, S sequence, D hidden, H heads, K key-value heads, E head dimension, V vocabulary.
 """
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute_in_backward
 
 from argosy.model.shape import ModelShape
+
+DEFAULT_ROPE_THETA = 10_000.0  # arXiv 2104.09864
 
 
 class RMSNorm(nn.Module):
@@ -39,7 +41,8 @@ def rotary_table(shape: ModelShape, sequence_length: int) -> tuple[Tensor, Tenso
     With rope_scaling of type `llama3`, frequencies are stretched as Llama 3.1's model card defines.
     """
     half = torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim
-    frequency = _scaled(1.0 / shape.rope_theta**half, shape.rope_scaling)
+    base = shape.rope_theta or DEFAULT_ROPE_THETA
+    frequency = _scaled(1.0 / base**half, shape.rope_scaling)
     angle = torch.outer(torch.arange(sequence_length, dtype=torch.float64), frequency)
     both = torch.cat([angle, angle], dim=-1)
     return both.cos().float(), both.sin().float()
@@ -91,7 +94,8 @@ class Attention(nn.Module):
         return out
 
     def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        batch, length, width = x.shape
+        return x.view(batch, length, width // self.head_dim, self.head_dim).transpose(1, 2)
 
 
 def _window_mask(length: int, window: int | None, device: torch.device) -> Tensor | None:
@@ -138,10 +142,10 @@ class DecoderLayer(nn.Module):
 class StageModel(nn.Module):
     """The units that one stage computes; the whole model when it holds them all.
 
-    units: ascending, -1 = embedding, num_layers = final norm and head. Takes tokens [B, S] on the first stage, else hidden
-    [B, S, D] in `compute_dtype`; gives logits [B, S, V] on the last stage, else hidden.
-    With tied embeddings the head's weight *is* the embedding's; where the two live on different stages each keeps a copy of the
-    same name, and the gradient exchange keeps them equal.
+    units: ascending, -1 = embedding, num_layers = final norm and head. Takes tokens [B, S] on the first stage, else
+    hidden [B, S, D] in `compute_dtype`; gives logits [B, S, V] on the last stage, else hidden.
+    With tied embeddings the head's weight *is* the embedding's; where the two live on different stages each keeps a
+    copy of the same name, and the gradient exchange keeps them equal.
     """
 
     cos: Tensor

@@ -1,8 +1,8 @@
 """Gradients leave as soon as backward completes them, and come back summed over the replicas.
 
-Hooks count micro-batches per parameter; when the last one of a unit is in, the unit's flat buckets start their sums in the
-background while backward goes on with the layers below. The loss is a sum over the global batch's tokens divided by their count,
-so a plain SUM is exact for any split of micro-batches. Knows nothing of schedules or optimizers.
+Hooks count micro-batches per parameter; when the last one of a unit is in, the unit's flat buckets start their sums in
+the background while backward goes on with the layers below. The loss is a sum over the global batch's tokens divided by
+their count, so a plain SUM is exact for any split of micro-batches. Knows nothing of schedules or optimizers.
 """
 
 from collections.abc import Callable
@@ -12,26 +12,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from argosy.comm.buckets import FlatBucket
-from argosy.comm.groups import Groups
-from argosy.train.blocks import Block, Bucket
+from argosy.comm.groups import Groups, Seat
+from argosy.contracts.plan import Plan
+from argosy.train.blocks import Block, Bucket, buckets_of
 from argosy.train.decoder import unit_of
-from argosy.train.tensor_parallel import has_partial_gradient
-
-
-def local_tensor(tensor: Tensor) -> Tensor:
-    """Give this rank's part of a parameter: a DTensor's local shard, any other tensor itself."""
-    to_local: Callable[[], Tensor] | None = getattr(tensor, "to_local", None)
-    return to_local() if to_local is not None else tensor
-
-
-def local_gradient(parameter: Tensor) -> Tensor | None:
-    """Give this rank's part of a gradient, split as its parameter is."""
-    gradient = parameter.grad
-    if gradient is None or not hasattr(gradient, "redistribute"):
-        return gradient
-    whole = gradient.redistribute(placements=parameter.placements)  # type: ignore[attr-defined]
-    out: Tensor = whole.to_local()
-    return out
+from argosy.train.stage import LocalStage
+from argosy.train.tensor_parallel import has_partial_gradient, local_gradient, local_tensor
 
 
 def view_of(tensor: Tensor, local: Block, block: Block) -> Tensor:
@@ -42,33 +28,22 @@ def view_of(tensor: Tensor, local: Block, block: Block) -> Tensor:
 
 
 class GradientExchange:
-    """All of one rank's buckets: filled by hooks, summed in the background, and spread again after a sharded update.
+    """All of one rank's buckets: filled by hooks, summed in the background, and spread again after a sharded update."""
 
-    parameters: name -> parameter of the stage. local: name -> the block of it that lies on this rank.
-    """
-
-    def __init__(
-        self,
-        parameters: dict[str, torch.nn.Parameter],
-        local: dict[str, Block],
-        buckets: tuple[Bucket, ...],
-        groups: Groups,
-        *,
-        num_layers: int,
-        reduce_dtype: torch.dtype,
-    ) -> None:
-        self.parameters = parameters
-        self.local = local
-        self.buckets = buckets
-        device = next(iter(parameters.values())).device
-        self.flats = tuple(_flat(bucket, groups, reduce_dtype, device) for bucket in buckets)
+    def __init__(self, plan: Plan, seat: Seat, stage: LocalStage, groups: Groups, reduce_dtype: torch.dtype) -> None:
+        self.parameters = stage.parameters
+        self.local = stage.local
+        self.whole_sizes = stage.whole_sizes
+        self.buckets = buckets_of(plan, seat, stage.whole_sizes)
+        device = next(iter(self.parameters.values())).device
+        self.flats = tuple(_flat(bucket, groups, reduce_dtype, device) for bucket in self.buckets)
         self._tensor_group = groups.tensor
-        self._order = tuple(dict.fromkeys(bucket.unit for bucket in buckets))
+        self._order = tuple(dict.fromkeys(bucket.unit for bucket in self.buckets))
         self._names: dict[int, list[str]] = {unit: [] for unit in self._order}
-        for name, parameter in parameters.items():
-            unit = unit_of(name, num_layers)
+        for name, parameter in self.parameters.items():
+            unit = unit_of(name, plan.num_layers)
             self._names[unit].append(name)
-            parameter.register_post_accumulate_grad_hook(self._hook(unit))
+            parameter.register_post_accumulate_grad_hook(self._hook(unit))  # type: ignore[no-untyped-call]
         self._awaited: dict[int, int] = {}
         self._launched = 0
 
@@ -117,6 +92,8 @@ class GradientExchange:
             for index, segment in enumerate(bucket.segments):
                 self._pack(segment, flat.segment(index), self._gradient)
             flat.start_reduce()
+        for name in self._names[unit]:
+            self.parameters[name].grad = None
 
     def _sum_partial(self, unit: int) -> None:
         if self._tensor_group is None:

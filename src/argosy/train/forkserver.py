@@ -170,13 +170,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     preload = tuple(filter(None, options.preload.split(",")))
     try:
-        return ForkServer(options.socket, lambda: load_entry(options.entry, preload)).run()
+        code = ForkServer(options.socket, lambda: load_entry(options.entry, preload)).run()
     except ArgosyError as error:
         _say(ServerFailed(text=str(error)))
         return error.exit_code
-    finally:
-        if options.owns_directory:
-            shutil.rmtree(options.socket.parent, ignore_errors=True)
+    if options.owns_directory and code == 0:  # after a failure the engine is there to do it
+        shutil.rmtree(options.socket.parent, ignore_errors=True)
+    return code
 
 
 def _listen(path: Path) -> socket.socket:

@@ -171,17 +171,24 @@ def open_store(host: str, port: int) -> tuple[object, int]:
 
     Raises OSError when the address can't be bound.
     """
+    # our own listening socket, since the store's would take connections from every network of the machine
+    listener = _bind(host, port)
+    bound = int(listener.getsockname()[1])
     import torch.distributed as dist
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listener:
+    store = dist.TCPStore(  # type: ignore[attr-defined]
+        host, bound, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
+    return store, bound
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(socket.SOMAXCONN)
-        bound = int(listener.getsockname()[1])
-        # our own listening socket, since the store's would take connections from every network of the machine
-        descriptor = listener.detach()
-    store = dist.TCPStore(  # type: ignore[attr-defined]
-        host, bound, is_master=True, wait_for_workers=False, master_listen_fd=descriptor
-    )
-    return store, bound
+    except OSError:
+        listener.close()
+        raise
+    return listener

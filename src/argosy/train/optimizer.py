@@ -1,7 +1,7 @@
 """AdamW on the blocks that one rank owns, with one global gradient norm and a warm-up and cosine learning rate.
 
-Works on views into the parameters, so an update needs no copy; what other ranks own is left alone. Knows nothing of groups: the norm's
-sum over ranks is handed in.
+Works on views into the parameters, so an update needs no copy; what other ranks own is left alone. Knows nothing of
+groups: the norm's sum over ranks is handed in.
 """
 
 import math
@@ -11,11 +11,14 @@ from torch import Tensor
 
 from argosy.contracts.job import TrainSpec
 from argosy.train.blocks import Block
-from argosy.train.exchange import GradientExchange, local_tensor, view_of
+from argosy.train.exchange import GradientExchange, view_of
+from argosy.train.tensor_parallel import local_tensor
 
 
 def learning_rate(spec: TrainSpec, step: int) -> float:
-    """Give the learning rate of a step, counted from 0: linear warm-up, then a cosine down to the minimum at the last step.
+    """Give the learning rate of a step, counted from 0.
+
+    Linear warm-up, then a cosine down to the minimum at the last step.
 
     >>> learning_rate(TrainSpec(sequence_length=8, global_batch_size=1, steps=10, learning_rate=1.0, warmup_steps=2), 0)
     0.5
@@ -78,7 +81,7 @@ class BlockOptimizer:
         """
         scale = min(1.0, self.spec.clip_norm / (norm + 1e-6)) if self.spec.clip_norm > 0 else 1.0
         for (_, view), gradient in zip(self.blocks, self._gradients, strict=True):
-            view.grad = gradient.to(view.dtype) * scale
+            view.grad = gradient.to(view.dtype).mul_(scale)
         for group in self._adamw.param_groups:
             group["lr"] = rate
         self._adamw.step()

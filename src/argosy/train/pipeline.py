@@ -1,7 +1,7 @@
 """One stage's part in a pipeline schedule, by torch.distributed.pipelining, told to the clock.
 
-Which micro-batch runs when is the schedule's business; this file only builds it for a stage of a plan and announces each forward and
-backward to the clock. Knows nothing of optimizers or files.
+Which micro-batch runs when is the schedule's business; this file only builds it for a stage of a plan and announces
+each forward and backward to the clock. Knows nothing of optimizers or files.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from argosy.comm.clock import Clock
 from argosy.comm.groups import Seat
@@ -19,7 +20,7 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.train.decoder import StageModel
 
-_SCHEDULES = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
+_SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
 
 
 class ClockedStage(PipelineStage):
@@ -44,8 +45,8 @@ class ClockedStage(PipelineStage):
 class Pipeline:
     """One rank's stage and schedule; `run` does all micro-batches of a step, forward and backward.
 
-    Gradients add up in the parameters; the loss is the sum over tokens divided by the global batch's token count, so gradients of
-    all replicas simply add.
+    Gradients add up in the parameters; the loss is the sum over tokens divided by the global batch's token count, so
+    gradients of all replicas simply add.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ def _logits_like(plan: Plan, batch: int, shape: ModelShape, model: StageModel, d
     return torch.empty(1, dtype=model.compute_dtype, device=device, requires_grad=True).expand(sizes)
 
 
-def _schedule_class(plan: Plan) -> type[Schedule1F1B] | type[ScheduleGPipe]:
+def _schedule_class(plan: Plan) -> type[PipelineScheduleSingle]:
     if plan.schedule not in _SCHEDULES:
         raise BadInputError(f"plan.schedule: the trainer runs {', '.join(_SCHEDULES)}, not {plan.schedule!r}")
     return _SCHEDULES[plan.schedule]

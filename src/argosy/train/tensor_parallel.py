@@ -1,10 +1,13 @@
 """Tensor parallelism from outside: which parameter is split along which dim, and the DTensor plan that does it.
 
-The decoder stays plain PyTorch; this file wraps its linear layers in DTensor's column and row parallel styles over one TP group.
-Norm weights stay whole on every rank. Knows nothing of pipelines, replicas or optimizers.
+The decoder stays plain PyTorch; this file wraps its linear layers in DTensor's column and row parallel styles over one
+TP group. Norm weights stay whole on every rank. Knows nothing of pipelines, replicas or optimizers.
 """
 
+from collections.abc import Callable
+
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import (
@@ -41,7 +44,8 @@ def has_partial_gradient(name: str) -> bool:
 def check_divides(shape: ModelShape, slices: int) -> None:
     """Refuse a TP degree that does not divide what it splits.
 
-    slices: least common multiple of all TP degrees in the plan. Raises BadInputError naming every size that does not divide.
+    slices: least common multiple of all TP degrees in the plan. Raises BadInputError naming every size that does not
+    divide.
     """
     sizes = {
         "num_attention_heads": shape.num_heads,
@@ -56,6 +60,22 @@ def check_divides(shape: ModelShape, slices: int) -> None:
             f"{shape.name}: tensor parallelism {slices} does not divide {', '.join(wrong)}; "
             f"degrees below {slices} that do: {', '.join(allowed)}"
         )
+
+
+def local_tensor(tensor: Tensor) -> Tensor:
+    """Give this rank's part of a parameter: a DTensor's local shard, any other tensor itself."""
+    to_local: Callable[[], Tensor] | None = getattr(tensor, "to_local", None)
+    return to_local() if to_local is not None else tensor
+
+
+def local_gradient(parameter: Tensor) -> Tensor | None:
+    """Give this rank's part of a gradient, split as its parameter is."""
+    gradient = parameter.grad
+    if gradient is None or not hasattr(gradient, "redistribute"):
+        return gradient
+    whole = gradient.redistribute(placements=parameter.placements)  # type: ignore[attr-defined]
+    out: Tensor = whole.to_local()
+    return out
 
 
 def parallelize(model: StageModel, group: dist.ProcessGroup, device_type: str) -> None:

@@ -1,0 +1,68 @@
+"""From inputs to the plan that will run: the planner's answers, the one chosen, bound to nodes.
+
+Starts nothing; what can't run here is refused before anything is.
+"""
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+
+from argosy.cli.inputs import Inputs
+from argosy.cli.jobs import load_model, seconds_left, told_of
+from argosy.cli.planfile import check_here, read_plan
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.plan import Plan
+from argosy.model.shape import ModelShape, trainer_refusal
+from argosy.plan.bind import bind
+from argosy.plan.planner import plan_job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was chosen. plan: bound to nodes. plans: the chosen one unbound, then the planner's others."""
+
+    shape: ModelShape
+    config: str
+    plan: Plan
+    plans: tuple[Plan, ...]
+    from_file: bool = False
+
+
+def choose(inputs: Inputs, wanted: str | None = None) -> Choice:
+    """Plan a job and choose: the planner's best plan, its N-th, or one from a JSON file.
+
+    Raises BadInputError for what the trainer or this machine can't run, NeverFitsError when no plan fits.
+    """
+    shape, config = load_model(inputs.job, inputs.job_source)
+    with told_of(inputs.job_source):
+        if refusal := trainer_refusal(shape):
+            raise BadInputError(f"model: {refusal}")
+    from_file = wanted is not None and not wanted.isdecimal()
+    if from_file:
+        plans: tuple[Plan, ...] = (read_plan(Path(str(wanted)), inputs),)
+    else:
+        plans = chosen_first(plan_inputs(inputs, shape), int(wanted or 1))
+    plan = bind(plans[0], inputs.nodes)
+    check_here(plan, inputs)
+    return Choice(shape=shape, config=config, plan=plan, plans=plans, from_file=from_file)
+
+
+def plan_inputs(inputs: Inputs, shape: ModelShape) -> tuple[Plan, ...]:
+    """Ask the planner; the first plan is the best."""
+    with told_of(inputs.job_source):
+        return plan_job(
+            inputs.job,
+            shape,
+            inputs.classes,
+            inputs.fleet.long_links,
+            fleet=inputs.fleet.name,
+            seconds_left=seconds_left(inputs.job, datetime.datetime.now().astimezone()),
+        )
+
+
+def chosen_first(plans: tuple[Plan, ...], number: int) -> tuple[Plan, ...]:
+    """Put the plan that `--plan` names by its number, counted from 1, before the others."""
+    if not 1 <= number <= len(plans):
+        raise BadInputError(f"--plan {number}: there are plans 1 to {len(plans)}; `argosy plan` lists them")
+    chosen = plans[number - 1]
+    return (chosen, *(plan for plan in plans if plan is not chosen))

@@ -1,0 +1,174 @@
+"""`argosy`: the table of commands, and what becomes of an error that reaches the top.
+
+A command's module is loaded when it is called, so `argosy --help` loads none of them. It must not know what any
+command does. Exit codes are those of docs/cli.md.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from argosy import __version__
+from argosy.contracts.errors import ArgosyError, BadInputError, InterruptedByUserError
+
+BUG_CODE = 1
+# As a shell reports a process that SIGPIPE ended.
+BROKEN_PIPE_CODE = 141
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One command: where its function or Typer app lives, and its line of help."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "train": Entry(module="argosy.cli.train", attribute="command", help="Train one model on a fleet."),
+    "demo": Entry(
+        module="argosy.cli.demo", attribute="command", help="Train a small model on two emulated sites, here and now."
+    ),
+    "plan": Entry(
+        module="argosy.cli.plan", attribute="command", help="Say how a job would split over a fleet, and how fast."
+    ),
+    "fleet": Entry(module="argosy.cli.fleet", attribute="app", help="Check, show or detect a fleet."),
+    "chips": Entry(module="argosy.cli.chips", attribute="command", help="List the chips that the catalogue knows."),
+    "model": Entry(
+        module="argosy.cli.model", attribute="app", help="Show what a model costs: parameters, FLOPs, bytes."
+    ),
+    "export": Entry(
+        module="argosy.cli.export", attribute="command", help="Write a checkpoint as Hugging Face safetensors."
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code; arguments: those of the process unless given."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _run(arguments)
+    except BrokenPipeError:
+        # Nobody reads any more; keep the interpreter from saying so once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE_CODE
+    except ArgosyError as error:
+        _say(str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        return InterruptedByUserError.exit_code
+    except Exception as error:
+        if _is_usage_error(error):
+            # A group without a command has shown its help already, and this error has no text.
+            _say(_usage_text(error) if str(error) else "")
+            return BadInputError.exit_code
+        _say(bug_text(error))
+        return BUG_CODE
+
+
+def load(name: str) -> Any:
+    """Load a command by its name in the table."""
+    entry = COMMANDS[name]
+    found = getattr(import_module(entry.module), entry.attribute)
+    app = typer.Typer(add_completion=False)
+    app.callback()(_unloaded)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name)(found)
+    group: Any = get_command(app)
+    return group.commands[name]
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are loaded when they are called; help shows them from the table."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that was named and load it."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load(str(name)), rest
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True)
+    app.callback()(_root)
+    for name, entry in COMMANDS.items():
+        app.command(name, help=entry.help)(_unloaded)
+    group = get_command(app)
+    code = group.main(list(arguments) if arguments is not None else None, prog_name="argosy", standalone_mode=False)
+    sys.stdout.flush()
+    return code if isinstance(code, int) else 0
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"argosy {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", callback=_version, help="Say which version this is.", is_eager=True)
+    ] = False,
+) -> None:
+    """Train one model on every chip you own: any vendor, any building, through any fault."""
+
+
+def _unloaded() -> None:
+    """Stand in the table for a command that is not loaded yet."""
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _is_usage_error(error: Exception) -> bool:
+    """Tell a wrong option or argument; the class is found by name, since Typer keeps its own copy of it."""
+    return any(kind.__name__ == "ClickException" for kind in type(error).__mro__)
+
+
+def _usage_text(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    text = str(error.format_message())
+    return f"{text}\n{context.get_usage()}\n`{context.command_path} --help` explains it." if context else text
+
+
+def bug_text(error: Exception) -> str:
+    """Say that Argosy itself failed, and write the traceback to a file that can be sent."""
+    trace = "".join(traceback.format_exception(error))
+    line = f"this is a bug in Argosy {__version__}: {type(error).__name__}: {error}"
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="argosy-bug-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"argosy {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n\n{trace}")
+    except OSError:
+        return f"{line}\n{trace}"
+    return f"{line}\nThe traceback is in {Path(path)}; please report it with what you ran."
+
+
+def _say(text: str) -> None:
+    """Write to standard error, whatever it can encode."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        pass
+    if text:
+        sys.stderr.write(text.rstrip("\n") + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Plans from outside the planner, and what of any plan can't run on this machine.
+
+Refuses by name before anything is started. It must not choose.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from argosy.cli.files import read_text
+from argosy.cli.inputs import Inputs, used_classes
+from argosy.cli.jobs import told_of
+from argosy.contracts.codec import decode
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.fleet import ChipClass
+from argosy.contracts.plan import Plan
+from argosy.fleet.detect import survey
+
+
+def plan_classes(plan: Plan, inputs: Inputs) -> list[ChipClass]:
+    """List the chip classes that a plan uses, in the fleet's order."""
+    names = {stage.chip_class for replica in plan.replicas for stage in replica.stages}
+    return used_classes(sorted(names), inputs)
+
+
+def read_plan(path: Path, inputs: Inputs) -> Plan:
+    """Read a plan from JSON (`plan.json` of a run) and see that it is one of this job and fleet."""
+    text = read_text(path, "plan file", "give a number of `argosy plan`'s list, or the plan.json of a run")
+    train = inputs.job.train
+    wanted: dict[str, Any] = {
+        "model": inputs.job.model,
+        "sequence_length": train.sequence_length,
+        "global_batch_size": train.global_batch_size,
+        "precision": train.precision,
+    }
+    with told_of(str(path)):
+        plan = decode(text, Plan)
+        for field, value in wanted.items():
+            if getattr(plan, field) != value:
+                raise BadInputError(f"{field} is {getattr(plan, field)!r}, the job says {value!r}; plan it again")
+        known = {chip_class.name for chip_class in inputs.classes}
+        for name in sorted({stage.chip_class for replica in plan.replicas for stage in replica.stages} - known):
+            raise BadInputError(f"uses chips {name!r}; {inputs.fleet_source} has {', '.join(sorted(known))}")
+    return replace(plan, emulated=any(chip_class.emulated for chip_class in plan_classes(plan, inputs)))
+
+
+def check_here(plan: Plan, inputs: Inputs) -> None:
+    """Refuse a bound plan that needs another machine than this one, which is all that can be reached today."""
+    used = plan_classes(plan, inputs)
+    real = [chip_class for chip_class in used if not chip_class.emulated]
+    if not real:
+        return
+    with told_of(inputs.fleet_source):
+        if len(real) < len(used):
+            names = ", ".join(chip_class.name for chip_class in real)
+            raise BadInputError(
+                f"the plan mixes emulated chips with real ones ({names}), whose times don't compare; "
+                "emulate all or none of them, or choose by chips.allow"
+            )
+        hosts = sorted({place.node for place in plan.placement})
+        if len(hosts) > 1:
+            raise BadInputError(
+                f"the plan runs on {len(hosts)} machines ({', '.join(hosts[:4])}); this version starts ranks on this "
+                "machine alone, others join in a later one. Leave out --fleet to use this machine, or give its nodes "
+                "`emulate: {tflops: 0.05, memory_gb: 1}` to play them here"
+            )
+        here = {group.chip for group in survey(inputs.catalogue).fleet.nodes} | {"cpu"}
+        absent = [chip_class.chip.name for chip_class in used if chip_class.chip.name not in here]
+        if absent:
+            raise BadInputError(
+                f"the plan runs on {', '.join(absent)}, which this machine doesn't have (it has "
+                f"{', '.join(sorted(here))}); give its nodes `emulate: {{tflops: 0.05, memory_gb: 1}}` to play them here"
+            )

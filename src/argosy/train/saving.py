@@ -1,0 +1,80 @@
+"""When a job saves, and where it goes on: the checkpoint rules of `job.yaml` for one rank.
+
+All ranks decide alike. How a checkpoint is written is `train.checkpoint`.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from argosy.contracts.messages import Launch, Note, Saved, Upward
+from argosy.train.build import Parts
+from argosy.train.checkpoint import Checkpointer, CheckpointInfo, checkpoints, read_info
+
+Report = Callable[[Upward], None]
+
+
+class Saving:
+    """Saves when due and resumes from the newest checkpoint; does nothing where the job has no `checkpoint`."""
+
+    def __init__(self, launch: Launch, parts: Parts, rank: int, device: torch.device) -> None:
+        self.launch = launch
+        spec = launch.job.checkpoint
+        self.checkpointer = None
+        if spec is not None:
+            self.checkpointer = Checkpointer(Path(spec.to), parts.exchange, parts.optimizer, keep=spec.keep)
+        self.rank = rank
+        self.device = device
+        self._saved_at_s = time.monotonic()
+
+    def resume(self, report: Report) -> int:
+        """Load the newest checkpoint if the job says so. Gives the step to run next."""
+        spec = self.launch.job.checkpoint
+        found = checkpoints(Path(spec.to)) if spec is not None and spec.resume else ()
+        self._saved_at_s = time.monotonic()
+        if self.checkpointer is None or not found:
+            return 0
+        newest = found[-1]
+        self.checkpointer.load(newest)
+        step = read_info(newest).step
+        if self.rank == 0:
+            report(Note(text=f"resumed from {newest} at step {step}"))
+        return step
+
+    def is_due(self, step: int) -> bool:
+        """Decide whether to save after `step` steps; the last step always saves."""
+        spec = self.launch.job.checkpoint
+        if spec is None:
+            return False
+        if step == self.launch.job.train.steps:
+            return True
+        if spec.every_steps is not None and step % spec.every_steps == 0:
+            return True
+        if spec.every_s is None:
+            return False
+        # Clocks differ a little between ranks; rank 0's decides.
+        due = torch.tensor([float(time.monotonic() - self._saved_at_s >= spec.every_s)], device=self.device)
+        dist.broadcast(due, src=0)
+        return bool(due.item())
+
+    def save(self, step: int, report: Report) -> None:
+        """Write a checkpoint of the state after `step` steps."""
+        if self.checkpointer is None:
+            return
+        began_s = time.monotonic()
+        plan = self.launch.plan
+        info = CheckpointInfo(
+            step=step,
+            model=plan.model,
+            seed=self.launch.job.train.seed,
+            tokens=step * plan.global_batch_size * plan.sequence_length,
+            model_config=self.launch.model_config,
+            tokenizer=str(Path(self.launch.tokens) / "tokenizer.json"),
+        )
+        path = self.checkpointer.save(info)
+        if self.rank == 0:
+            report(Saved(step=step, path=str(path), wall_s=time.monotonic() - began_s))
+        self._saved_at_s = time.monotonic()

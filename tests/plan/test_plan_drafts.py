@@ -1,0 +1,125 @@
+"""Drafts: dealing, exchanges, and the sketch that stands for the whole."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from argosy.contracts.plan import EMBEDDING, Plan
+from argosy.model.counts import unit_parameters
+from argosy.plan.check import check_plan
+from argosy.plan.drafts import Draft, make_draft, sketch, whole
+from argosy.plan.templates import Layout, make_template
+from argosy.plan.timeline import simulate
+
+ONE_SITE = {"tp": 1, "microbatch_size": 1, "recompute": "none", "schedule": "1f1b", "microbatches": 4}
+
+
+def draft(build: Any, counts: tuple[int, ...] = (2, 1), batch: int = 12, **more: Any) -> Draft:
+    """Build a draft of pipelines of 1, 2, ... stages, one count each, on classes of falling speed across two sites."""
+    setting = build.setting(tied_embeddings=more.pop("tied", False))
+    sites = more.pop("sites", ("north", "south"))
+    links = (build.link(gbps=0.05),)
+    choices = []
+    for index, count in enumerate(counts):
+        name = f"{sites[index % len(sites)]}/chip{index}"
+        chips = build.chip_class(name, tflops=0.002 / (index + 1))
+        template = make_template(setting, Layout(runs=((chips, index + 1),), count=count, **ONE_SITE), links)
+        assert template is not None
+        choices.append((template, count))
+    zero = more.pop("zero_stage", 0)
+    base = Draft(setting=setting, model="tiny", fleet="f", groups=(), schedule="", zero_stage=zero, links=links)
+    made = make_draft(base, choices, batch, **more)
+    assert made is not None
+    return made
+
+
+def exchange(plan: Plan, unit: int) -> Any:
+    """Find a unit's exchange."""
+    return next(e for e in plan.exchanges if e.unit == unit)
+
+
+class TestDeal:
+    def test_whole_batch(self, build: Any) -> None:
+        """The whole plan takes the global batch, faster replicas more of it."""
+        plan = whole(draft(build))
+        check_plan(plan)
+        assert plan.global_batch_size == 12
+        assert plan.replicas[0].microbatches > plan.replicas[-1].microbatches
+
+    def test_gpipe_when_few(self, build: Any) -> None:
+        """With fewer micro-batches than stages the plan runs GPipe."""
+        assert draft(build, (1, 1), batch=3).schedule == "gpipe"
+
+
+class TestExchanges:
+    def test_bytes(self, build: Any) -> None:
+        """Every unit is exchanged among all replicas in fp32 over the long link."""
+        plan = whole(draft(build))
+        assert [e.unit for e in plan.exchanges] == list(range(-1, 5))
+        assert exchange(plan, 0).wire_bytes == pytest.approx(2 * 2 / 3 * 4 * unit_parameters(build.shape(), 0))
+        assert exchange(plan, 0).wire == "north-south"
+        assert len(exchange(plan, 0).members) == 3
+
+    def test_zero(self, build: Any) -> None:
+        """With ZeRO-1 half of the bytes go before the update and half after, and the update is shared."""
+        plain, sharded = (whole(draft(build, sites=("north",), zero_stage=stage)) for stage in (0, 1))
+        before, after = (exchange(sharded, 0).wire_bytes, exchange(sharded, 0).gather_bytes)
+        assert before == after == exchange(plain, 0).wire_bytes / 2
+        update_ms = [plan.replicas[0].stages[0].update_ms for plan in (plain, sharded)]
+        assert update_ms[1] == pytest.approx(update_ms[0] / 3)
+
+    def test_tied_embedding(self, build: Any) -> None:
+        """A tied embedding is one exchange of all first and last stages; one stage that is both counts once."""
+        plan = whole(draft(build, tied=True))
+        assert set(exchange(plan, EMBEDDING).members) == {(0, 0), (1, 0), (2, 0), (2, 1)}
+        assert exchange(plan, 4).wire_bytes < exchange(plan, EMBEDDING).wire_bytes / 10
+
+    def test_tied_in_one_replica(self, build: Any) -> None:
+        """A single pipeline with a tied embedding still exchanges it between its ends."""
+        plan = whole(draft(build, (0, 1)[1:] + (1,), tied=True)) if False else whole(single(build))
+        assert [(e.unit, e.members) for e in plan.exchanges] == [(EMBEDDING, ((0, 0), (0, 1)))]
+
+    def test_alone(self, build: Any) -> None:
+        """A single rank exchanges nothing and waits for nobody."""
+        plan = whole(draft(build, (1,), batch=4))
+        assert plan.exchanges == ()
+        assert plan.barrier_ms == 0
+
+
+def single(build: Any) -> Draft:
+    """Build a draft of one pipeline of two stages with a tied embedding."""
+    setting = build.setting(tied_embeddings=True)
+    template = make_template(setting, Layout(runs=((build.chip_class(), 2),), **ONE_SITE), ())
+    assert template is not None
+    base = Draft(setting=setting, model="tiny", fleet="f", groups=(), schedule="", zero_stage=0, links=())
+    made = make_draft(base, [(template, 1)], 4)
+    assert made is not None
+    return made
+
+
+class TestSketch:
+    @settings(derandomize=True, deadline=None, max_examples=25)
+    @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(9, 40), st.booleans(), st.booleans())
+    def test_times_like_the_whole(self, counts: list[int], batch: int, tied: bool, sharded: bool) -> None:
+        """The sketch of one replica a group takes exactly as long as the plan of all replicas."""
+        from_builders = pytest.importorskip("tests.plan.conftest") if False else Local
+        made = draft(
+            from_builders,
+            tuple(counts),
+            batch,
+            tied=tied,
+            zero_stage=int(sharded),
+            sites=("north",) if sharded else ("north", "south"),
+        )
+        assert simulate(sketch(made)).step_ms == pytest.approx(simulate(whole(made)).step_ms)
+
+    def test_does_not_fit_as_dealt(self, build: Any) -> None:
+        """A deal that would need more memory than its template had in mind is refused."""
+        made = single(build)
+        template = made.groups[0].template
+        tight = replace(template, layout=replace(template.layout, runs=((build.chip_class(memory_gb=0.004), 2),)))
+        assert make_draft(made, [(tight, 1)], 4) is not None
+        assert make_draft(made, [(tight, 1)], 64, "gpipe") is None

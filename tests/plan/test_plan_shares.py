@@ -1,0 +1,74 @@
+"""Dealing micro-batches against trying every deal."""
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from argosy.plan.shares import Kind, deal, least_time
+
+law = settings(derandomize=True, deadline=None, max_examples=80)
+
+
+def kind(pace_ms: float = 1.0, fill_ms: float = 1.0, count: int = 1, at_most: int = 99) -> Kind:
+    """Build replicas of a kind."""
+    return Kind(pace_ms=pace_ms, fill_ms=fill_ms, count=count, at_most=at_most)
+
+
+def finish(kinds: list[Kind], dealt: tuple[tuple[tuple[int, int], ...], ...]) -> float:
+    """Tell when the last replica of a deal is through."""
+    return max(k.finish_ms(m) for k, shares in zip(kinds, dealt, strict=True) for m, _ in shares)
+
+
+class TestDeal:
+    def test_by_speed(self) -> None:
+        """Three times the speed takes three times the micro-batches."""
+        assert deal([kind(1), kind(3, 3)], 8) == (((6, 1),), ((2, 1),))
+
+    def test_remainder(self) -> None:
+        """What does not divide goes to some of like replicas."""
+        assert deal([kind(count=14)], 1024) == (((74, 2), (73, 12)),)
+
+    def test_too_slow_to_help(self) -> None:
+        """A replica whose first micro-batch would come last gets none."""
+        assert deal([kind(1), kind(100, 100)], 8) == (((8, 1),), ())
+
+    def test_limit(self) -> None:
+        """No replica takes more than it may; too many for all is refused."""
+        assert deal([kind(1, at_most=2), kind(9, 9)], 4) == (((2, 1),), ((2, 1),))
+        assert deal([kind(at_most=2)], 3) is None
+
+
+kinds = st.lists(
+    st.builds(kind, st.integers(1, 9), st.integers(1, 20), st.integers(1, 2), st.integers(1, 9)), min_size=1, max_size=3
+)
+
+
+class TestLaws:
+    @law
+    @given(kinds, st.integers(1, 10))
+    def test_exact(self, listed: list[Kind], microbatches: int) -> None:
+        """All micro-batches are dealt, and no deal ends earlier."""
+        singles = [k for k in listed for _ in range(k.count)]
+        deals = itertools.product(*(range(min(k.at_most, microbatches) + 1) for k in singles))
+        ends = [
+            max(k.finish_ms(m) for k, m in zip(singles, takes, strict=True))
+            for takes in deals
+            if sum(takes) == microbatches
+        ]
+        found = deal(listed, microbatches)
+        if found is None:
+            assert not ends
+            return
+        assert sum(m * n for shares in found for m, n in shares) == microbatches
+        assert finish(listed, found) <= min(ends) + 1e-6
+
+    @law
+    @given(kinds, st.integers(1, 30))
+    def test_least_time_is_enough(self, listed: list[Kind], microbatches: int) -> None:
+        """By the least time all are done, and a moment earlier not."""
+        if sum(k.count * k.at_most for k in listed) < microbatches:
+            return
+        time_ms = least_time(listed, microbatches)
+        assert sum(k.count * k.finished(time_ms) for k in listed) >= microbatches
+        assert sum(k.count * k.finished(time_ms - 1e-3) for k in listed) < microbatches

@@ -1,0 +1,67 @@
+"""Templates: layers cut, stages timed, wires found."""
+
+from typing import Any
+
+import pytest
+
+from argosy.plan.templates import Layout, make_template, needed_gb, pace_ms
+
+
+def layout(*runs: Any, **more: Any) -> Layout:
+    """Build a layout with one sequence a micro-batch."""
+    fields = {"tp": 1, "microbatch_size": 1, "recompute": "none", "schedule": "1f1b", "microbatches": 8}
+    return Layout(runs=runs, **{**fields, **more})
+
+
+class TestTemplate:
+    def test_shares(self, build: Any) -> None:
+        """Every stage's shares sum to one, one for each unit, and the stages cover the layers."""
+        template = make_template(build.setting(), layout((build.chip_class(), 3)), ())
+        assert template is not None
+        assert [len(stage.backward_shares) for stage in template.stages] == [
+            stage.end_layer - stage.first_layer + (s != 1) for s, stage in enumerate(template.stages)
+        ]
+        assert all(sum(stage.backward_shares) == pytest.approx(1) for stage in template.stages)
+        assert [stage.end_layer for stage in template.stages[:-1]] == [s.first_layer for s in template.stages[1:]]
+
+    def test_mixed_speeds(self, build: Any) -> None:
+        """In a pipeline through two classes the faster one holds more layers."""
+        fast, slow = build.chip_class(tflops=0.003), build.chip_class("north/slow", tflops=0.001)
+        template = make_template(build.setting("demo"), layout((slow, 1), (fast, 1)), ())
+        assert template is not None
+        slower, faster = (stage.end_layer - stage.first_layer for stage in template.stages)
+        assert faster > 2 * slower
+
+    def test_does_not_fit(self, build: Any) -> None:
+        """A layout that no cut makes fit has no template; what it needs is said all the same."""
+        small = layout((build.chip_class(memory_gb=0.001), 1))
+        assert make_template(build.setting(), small, ()) is None
+        assert needed_gb(build.setting(), small) > 0.001
+
+    def test_memory_falls_towards_the_end(self, build: Any) -> None:
+        """Under 1F1B earlier stages hold more micro-batches; under GPipe all hold as many."""
+        setting = build.setting("demo", sequence_length=512)
+        held = [
+            [layout((build.chip_class(), 3), schedule=schedule).holding(s).held for s in range(3)]
+            for schedule in ("1f1b", "gpipe")
+        ]
+        assert held == [[3, 2, 1], [8, 8, 8]]
+        assert needed_gb(setting, layout((build.chip_class(), 3))) < needed_gb(
+            setting, layout((build.chip_class(), 3), schedule="gpipe")
+        )
+
+    def test_across_sites(self, build: Any) -> None:
+        """A pipeline across sites sends over a share of the long link."""
+        runs = ((build.chip_class(), 1), (build.chip_class("south/slow"), 1))
+        template = make_template(build.setting(), layout(*runs, count=2), [build.link(gbps=10)])
+        assert template is not None
+        assert [(wire.gbps, wire.long_link) for wire in template.wires] == [(5, True)]
+
+
+class TestPace:
+    def test_delay_stalls_1f1b_only(self, build: Any) -> None:
+        """A long delay between stages slows 1F1B's pace, not GPipe's."""
+        template = make_template(build.setting(), layout((build.chip_class(), 2)), ())
+        assert template is not None
+        slow = [pace_ms(schedule, template.stages, [0.0], [100.0]) for schedule in ("1f1b", "gpipe")]
+        assert slow[0] > 100 > slow[1]

@@ -1,0 +1,109 @@
+"""Plan invariance: whatever the plan, the loss curve is that of one process training the same batches."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from argosy.contracts.plan import Replica
+from support.training import config, job, losses, plan, reference_losses, replica, run_plan, shape_of, tokens
+
+STEPS = 20
+TOLERANCE = 1e-5
+LAYERS = 6
+
+
+@pytest.fixture(scope="session")
+def token_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a small token set."""
+    return tokens(tmp_path_factory.mktemp("tokens"))
+
+
+@cache
+def reference(text: str, batch: int, folder: Path) -> tuple[float, ...]:
+    """Train once in a plain loop for each model and batch size."""
+    return tuple(reference_losses(shape_of(text), job(steps=STEPS, batch=batch), folder))
+
+
+def check(
+    replicas: Sequence[Replica], folder: Path, directory: Path, text: str, *, schedule: str = "1f1b", zero: int = 0
+) -> None:
+    """Run a plan and compare every step's loss with the plain loop's."""
+    batch = sum(each.sequences for each in replicas)
+    spec = job(steps=STEPS, batch=batch)
+    the_plan = plan(shape_of(text), replicas, spec.train, schedule=schedule, zero=zero)
+    measured = losses(run_plan(the_plan, spec, text, folder, directory))
+    assert measured == pytest.approx(reference(text, batch, folder), rel=TOLERANCE)
+
+
+@pytest.mark.slow
+class TestFixedPlans:
+    """The plans that the design names."""
+
+    def test_one_process(self, token_folder, tmp_path):
+        """One rank trains as the plain loop does."""
+        check([replica([LAYERS], 8)], token_folder, tmp_path, config(LAYERS))
+
+    def test_uneven_pipeline(self, token_folder, tmp_path):
+        """Stages of 1, 2 and 3 layers train as one process does."""
+        check([replica([1, 2, 3], 8)], token_folder, tmp_path, config(LAYERS))
+
+    def test_replicas_of_different_shapes(self, token_folder, tmp_path):
+        """Three stages with 6 micro-batches beside two with 2 give exactly the global batch's gradient."""
+        check([replica([1, 2, 3], 6), replica([2, 4], 2)], token_folder, tmp_path, config(LAYERS))
+
+    def test_tensor_and_pipeline_parallel(self, token_folder, tmp_path):
+        """A replica of two stages with TP 2 trains beside one without TP, optimizer sharded."""
+        replicas = [replica([2, 4], 3, tp=2), replica([LAYERS], 5)]
+        check(replicas, token_folder, tmp_path, config(LAYERS), zero=1)
+
+    def test_gpipe_with_few_microbatches(self, token_folder, tmp_path):
+        """GPipe runs fewer micro-batches than stages, beside a larger micro-batch size."""
+        replicas = [replica([2, 2, 2], 2, size=2), replica([3, 3], 4)]
+        check(replicas, token_folder, tmp_path, config(LAYERS), schedule="gpipe")
+
+    def test_tied_embeddings(self, token_folder, tmp_path):
+        """A tied embedding on first and last stages of unlike replicas stays one weight, counted once in the norm."""
+        replicas = [replica([1, 2, 3], 6), replica([2, 4], 2)]
+        check(replicas, token_folder, tmp_path, config(LAYERS, tied=True), zero=1)
+
+    def test_query_and_key_norms(self, token_folder, tmp_path):
+        """Norms inside TP-split attention see the gradient of all heads."""
+        text = config(LAYERS, tied=True, qk_norm=True)
+        check([replica([LAYERS], 4, tp=2), replica([2, 4], 4)], token_folder, tmp_path, text)
+
+
+@st.composite
+def replica_sets(draw: st.DrawFn) -> tuple[list[Replica], str, int, str]:
+    """Draw up to three replicas of any stage split that fit on a few processes."""
+    schedule = draw(st.sampled_from(["1f1b", "gpipe"]))
+    replicas: list[Replica] = []
+    ranks = 0
+    for _ in range(draw(st.integers(1, 3))):
+        stages = draw(st.integers(1, 3))
+        tp = draw(st.sampled_from([1, 1, 1, 2]))
+        if ranks + stages * tp > 6:
+            break
+        ranks += stages * tp
+        cuts = sorted(draw(st.lists(st.integers(1, LAYERS - 1), min_size=stages - 1, max_size=stages - 1, unique=True)))
+        counts = [end - start for start, end in zip([0, *cuts], [*cuts, LAYERS], strict=True)]
+        least = stages if schedule == "1f1b" else 1
+        replicas.append(replica(counts, draw(st.integers(least, 5)), size=draw(st.integers(1, 2)), tp=tp))
+    tied = draw(st.booleans())
+    text = config(LAYERS, tied=tied, qk_norm=draw(st.booleans()))
+    return replicas or [replica([LAYERS], 4)], schedule, draw(st.integers(0, 1)), text
+
+
+@pytest.mark.slow
+class TestDrawnPlans:
+    """Plans that nobody thought of."""
+
+    @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+    @given(drawn=replica_sets())
+    def test_any_plan(self, drawn, token_folder, tmp_path):
+        """Any split into replicas, stages, TP and micro-batches gives the plain loop's losses."""
+        replicas, schedule, zero, text = drawn
+        check(replicas, token_folder, tmp_path, text, schedule=schedule, zero=zero)
