@@ -91,7 +91,7 @@ class Builders:
     parts: Callable[..., list[Part]] = staticmethod(make_parts)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def build() -> type[Builders]:
     """Hand out the builders."""
     return Builders

@@ -79,7 +79,7 @@ class TestExchanges:
 
     def test_tied_in_one_replica(self, build: Any) -> None:
         """A single pipeline with a tied embedding still exchanges it between its ends."""
-        plan = whole(draft(build, (0, 1)[1:] + (1,), tied=True)) if False else whole(single(build))
+        plan = whole(single(build))
         assert [(e.unit, e.members) for e in plan.exchanges] == [(EMBEDDING, ((0, 0), (0, 1)))]
 
     def test_alone(self, build: Any) -> None:
@@ -103,17 +103,10 @@ def single(build: Any) -> Draft:
 class TestSketch:
     @settings(derandomize=True, deadline=None, max_examples=25)
     @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(9, 40), st.booleans(), st.booleans())
-    def test_times_like_the_whole(self, counts: list[int], batch: int, tied: bool, sharded: bool) -> None:
+    def test_like_the_whole(self, build: Any, counts: list[int], batch: int, tied: bool, sharded: bool) -> None:
         """The sketch of one replica a group takes exactly as long as the plan of all replicas."""
-        from_builders = pytest.importorskip("tests.plan.conftest") if False else Local
-        made = draft(
-            from_builders,
-            tuple(counts),
-            batch,
-            tied=tied,
-            zero_stage=int(sharded),
-            sites=("north",) if sharded else ("north", "south"),
-        )
+        sites = ("north",) if sharded else ("north", "south")
+        made = draft(build, tuple(counts), batch, tied=tied, zero_stage=int(sharded), sites=sites)
         assert simulate(sketch(made)).step_ms == pytest.approx(simulate(whole(made)).step_ms)
 
     def test_does_not_fit_as_dealt(self, build: Any) -> None:

@@ -5,6 +5,7 @@ The reference run is a plain loop on one process that shares no code with the tr
 order.
 """
 
+import itertools
 import multiprocessing
 import os
 import traceback
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+from hypothesis import strategies as st
 from torch.nn import functional
 
 from argosy.contracts.job import CheckpointSpec, DataSpec, Job, TrainSpec
@@ -167,17 +169,8 @@ def run_plan(
     port_here, port_there = context.Pipe()
     store = context.Process(target=_host_store, args=(port_there,), daemon=True)
     store.start()
-    launch = Launch(
-        attempt="test",
-        generation=0,
-        plan=the_plan,
-        job=the_job,
-        model_config=config_text,
-        store_host="127.0.0.1",
-        store_port=port_here.recv(),
-        tokens=str(token_folder),
-        directory=str(directory),
-        board=board,
+    launch = replace(
+        launch_of(the_plan, the_job, config_text, token_folder, directory, port=port_here.recv()), board=board
     )
     started = []
     for rank in range(the_plan.world_size):
@@ -260,3 +253,41 @@ def reference_losses(shape: ModelShape, the_job: Job, token_folder: Path) -> lis
         adamw.step()
         out.append(loss.item())
     return out
+
+
+def launch_of(
+    the_plan: Plan, the_job: Job, config_text: str, token_folder: Path, directory: Path, *, port: int
+) -> Launch:
+    """Say what the ranks of a plan are given."""
+    return Launch(
+        attempt="test",
+        generation=0,
+        plan=the_plan,
+        job=the_job,
+        model_config=config_text,
+        store_host="127.0.0.1",
+        store_port=port,
+        tokens=str(token_folder),
+        directory=str(directory),
+    )
+
+
+@st.composite
+def drawn_replicas(
+    draw: st.DrawFn, layers: int = 6, *, replicas_max: int = 4, degrees: Sequence[int] = (1, 2, 4)
+) -> list[Replica]:
+    """Draw replicas of any stage split and TP degree; they need no processes, so there may be many ranks."""
+    drawn = []
+    for _ in range(draw(st.integers(1, replicas_max))):
+        stages = draw(st.integers(1, min(4, layers)))
+        cuts = draw(st.lists(st.integers(1, layers - 1), min_size=stages - 1, max_size=stages - 1, unique=True))
+        edges = [0, *sorted(cuts), layers]
+        counts = [end - start for start, end in itertools.pairwise(edges)]
+        drawn.append(replica(counts, draw(st.integers(stages, 6)), tp=draw(st.sampled_from(degrees))))
+    return drawn
+
+
+def plan_of(replicas: Sequence[Replica], text: str | None = None, *, zero: int = 0) -> Plan:
+    """Build a bound plan of a tiny model from its replicas alone."""
+    spec = job(batch=sum(each.sequences for each in replicas)).train
+    return plan(shape_of(text or config()), replicas, spec, zero=zero)

@@ -121,7 +121,7 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, help="Say which version this is.", is_eager=True)
     ] = False,
 ) -> None:

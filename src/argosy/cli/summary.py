@@ -9,10 +9,11 @@ from statistics import median
 
 from argosy.contracts.messages import Finished, StepDone
 from argosy.contracts.plan import Plan, Prediction
-from argosy.plan.explain import rate_text, size_text, time_text
+from argosy.plan.explain import plan_chips, rate_text, size_text, time_text
 
 # The first step of an attempt warms up memory and caches; it is left out where there are enough others.
 WARM_UP_STEPS, STEPS_ENOUGH = 1, 3
+PARTS_SUM = "of the parts' sum"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,19 +105,13 @@ def compare(plan: Plan, measured: Measured) -> list[Line]:
         lines.insert(1, _time("a step, on the wall's clock", told.step_ms, measured.wall_step_ms, mark, wall=True))
     if measured.mfu is not None:
         lines.append(Line(what="MFU", predicted=mark + percent(told.mfu), measured=mark + percent(measured.mfu)))
-    if told.bound_tokens_per_second > 0 and len(chips_used(plan)) > 1:
+    if told.bound_tokens_per_second > 0 and len(plan_chips(plan)) > 1:
         reached = measured.tokens_per_second / told.bound_tokens_per_second
-        what = "of the parts' sum"
-        lines.append(Line(what=what, predicted=mark + percent(told.efficiency), measured=mark + percent(reached)))
+        lines.append(Line(what=PARTS_SUM, predicted=mark + percent(told.efficiency), measured=mark + percent(reached)))
     lines.append(_memory(plan, measured))
     if told.cost_per_trillion_tokens is not None and measured.cost_per_trillion_tokens is not None:
         lines.append(_cost(told.cost_per_trillion_tokens, measured.cost_per_trillion_tokens))
     return lines
-
-
-def chips_used(plan: Plan) -> set[str]:
-    """Name the chip classes of a plan."""
-    return {stage.chip_class for replica in plan.replicas for stage in replica.stages}
 
 
 def change(predicted: float, measured: float) -> str:
@@ -125,7 +120,8 @@ def change(predicted: float, measured: float) -> str:
     >>> change(100, 101.7)
     '+1.7 %'
     """
-    return f"{measured / predicted - 1:+.1%}".replace("%", " %") if predicted > 0 else ""
+    text = f"{measured / predicted - 1:+.1%}".replace("%", " %") if predicted > 0 else ""
+    return text.replace("-0.0", "+0.0")
 
 
 def percent(share: float) -> str:
@@ -151,7 +147,9 @@ def _memory(plan: Plan, measured: Measured) -> Line:
     if measured.memory_gb is None:
         return Line(what="memory, fullest rank", predicted=predicted, measured="-")
     suffix = " (the process)" if measured.emulated else ""
-    return Line(what="memory, fullest rank", predicted=predicted, measured=f"{size_text(measured.memory_gb)} GB{suffix}")
+    return Line(
+        what="memory, fullest rank", predicted=predicted, measured=f"{size_text(measured.memory_gb)} GB{suffix}"
+    )
 
 
 def _cost(predicted: float, measured: float) -> Line:

@@ -1,5 +1,4 @@
-"""The processes of a local engine: one fork server, one agent a node, the hub they talk to, and a private folder for
-sockets.
+"""The processes of a local engine: one fork server, an agent a node, the hub they talk to, a private folder.
 
 Knows nothing of ranks, plans or launches. Whatever ends this process ends all of these: they see their connection
 close.

@@ -73,6 +73,11 @@ class UnitCost:
     backward_ms: float
 
 
+def payload_bytes(setting: Setting, microbatch_size: int, tp: int) -> int:
+    """Give the bytes of activations that pass a boundary, one micro-batch, one direction."""
+    return boundary_bytes(setting.shape, setting.numerics, setting.split(microbatch_size, tp))
+
+
 def peak_tflops(chip: Chip, precision: str) -> float | None:
     """Give a chip's dense peak for a precision; None where the catalogue has no figure."""
     return chip.tflops.get(precision)
@@ -126,10 +131,10 @@ def exchange_ms(setting: Setting, chip_class: ChipClass, unit: int, split: Split
     """
     if split.tp == 1:
         return 0.0
-    payload_bytes = boundary_bytes(setting.shape, setting.numerics, split)
+    activation_bytes = boundary_bytes(setting.shape, setting.numerics, split)
     if 0 <= unit < setting.shape.num_layers:
-        return 2 * all_reduce_ms(chip_class, split.tp, payload_bytes)
-    once_ms = all_reduce_ms(chip_class, split.tp, payload_bytes)
+        return 2 * all_reduce_ms(chip_class, split.tp, activation_bytes)
+    once_ms = all_reduce_ms(chip_class, split.tp, activation_bytes)
     if unit < 0 or setting.numerics.split_logits:
         return once_ms
     logits_bytes = split.tokens * setting.shape.vocab_size * setting.numerics.compute_bytes

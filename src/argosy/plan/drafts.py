@@ -182,30 +182,67 @@ def make_exchanges(draft: Draft, owners: Sequence[Group]) -> tuple[tuple[Exchang
 
     owners: the group of each replica shown. A tied embedding is held by first and last stages.
     """
-    shape = draft.setting.shape
-    exchanges, wires = [], []
-    for unit in shape.units:
-        spots = [places_of(draft.setting, group, unit) for group in draft.groups]
-        holders = [holder for group, at in zip(draft.groups, spots, strict=True) for holder in holders_of(group, at)]
-        count = sum(group.count * len(at) for group, at in zip(draft.groups, spots, strict=True))
-        if count < 2:
-            continue
-        by_group = {id(group): at for group, at in zip(draft.groups, spots, strict=True)}
-        wire = ring_wire(holders, draft.links)
-        sites = {holder.chip_class.site for holder in holders}
-        payload_bytes = ring_bytes(count, unit_parameters(shape, unit) * GRADIENT_BYTES)
-        exchanges.append(
-            Exchange(
-                unit=unit,
-                members=tuple((r, s) for r, group in enumerate(owners) for s in by_group[id(group)]),
-                wire=wire.name,
-                wire_bytes=payload_bytes / 2 if draft.zero_stage else payload_bytes,
-                gather_bytes=payload_bytes / 2 if draft.zero_stage else 0.0,
-                hops=-(-ring_hops(count, len(sites)) // (2 if draft.zero_stage else 1)),
-            )
+    indices = {id(group): index for index, group in enumerate(draft.groups)}
+    rings: dict[object, Ring | None] = {}
+    exchanges = []
+    for unit in draft.setting.shape.units:
+        spots = tuple(places_of(draft.setting, group, unit) for group in draft.groups)
+        if spots not in rings:
+            rings[spots] = make_ring(draft, spots, [indices[id(owner)] for owner in owners])
+        ring = rings[spots]
+        if ring is not None:
+            exchanges.append(ring.exchange(unit, unit_bytes(draft.setting, unit), draft.zero_stage))
+    return tuple(exchanges), [ring.wire for ring in rings.values() if ring is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """Who exchanges some units with whom, and over which wire. count: all holders, shown or not."""
+
+    wire: Wire
+    count: int
+    sites: int
+    members: tuple[tuple[int, int], ...]
+
+    def exchange(self, unit: int, gradient_bytes: float, zero_stage: int) -> Exchange:
+        """Make a unit's exchange; with ZeRO-1 half goes before the update and half after."""
+        halves = 2 if zero_stage else 1
+        payload_bytes = ring_bytes(self.count, gradient_bytes) / halves
+        return Exchange(
+            unit=unit,
+            members=self.members,
+            wire=self.wire.name,
+            wire_bytes=payload_bytes,
+            gather_bytes=payload_bytes if zero_stage else 0.0,
+            hops=-(-ring_hops(self.count, self.sites) // halves),
         )
-        wires.append(wire)
-    return tuple(exchanges), wires
+
+
+def make_ring(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int]) -> Ring | None:
+    """Make the ring of all who hold some units, or None for a single holder.
+
+    spots: the stages that hold them, by group. owners: the group's index of each replica shown.
+    """
+    count = sum(group.count * len(at) for group, at in zip(draft.groups, spots, strict=True))
+    if count < 2:
+        return None
+    holders = [holder for group, at in zip(draft.groups, spots, strict=True) for holder in holders_of(group, at)]
+    return Ring(
+        wire=ring_wire(holders, draft.links),
+        count=count,
+        sites=len({holder.chip_class.site for holder in holders}),
+        members=tuple((r, s) for r, owner in enumerate(owners) for s in spots[owner]),
+    )
+
+
+def unit_bytes(setting: Setting, unit: int) -> float:
+    """Give the bytes of a unit's gradients, worked out once for like layers."""
+    like = setting.kinds[unit] if 0 <= unit < len(setting.kinds) else unit
+    key = ("gradients", like)
+    if key not in setting.tables:
+        setting.tables[key] = float(unit_parameters(setting.shape, like) * GRADIENT_BYTES)
+    amount: float = setting.tables[key]
+    return amount
 
 
 def places_of(setting: Setting, group: Group, unit: int) -> tuple[int, ...]:

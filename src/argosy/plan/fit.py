@@ -102,7 +102,7 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
     fleets = [f"{chips} {c.chip.name}" for c in unlike(classes) if (chips := smallest_chips(search, c, job))]
     smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else "No number of these chips holds it."
     return NeverFitsError(
-        f"{job.model} does not fit: the best split needs {need_gb:.1f} GB on its fullest rank, "
+        f"{job.model} does not fit: the best split needs {need_gb:.3g} GB on its fullest rank, "
         f"{chip_class.chip.name} has {limit_gb:g}. {smallest}{because}"
     )
 

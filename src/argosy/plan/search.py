@@ -110,8 +110,7 @@ class Search:
 
     def template(self, layout: Layout) -> Template | None:
         """Make a template, once."""
-        runs = tuple((chip_class.name, stages) for chip_class, stages in layout.runs)
-        key = (runs, replace(layout, runs=()))
+        key = (layout.key, layout.count)
         if key not in self.templates:
             self.templates[key] = make_template(self.base.setting, layout, self.base.links)
         return self.templates[key]

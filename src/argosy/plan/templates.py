@@ -11,9 +11,8 @@ import numpy as np
 
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import EMBEDDING, Send, Stage, Wire
-from argosy.model.memory import boundary_bytes
 from argosy.network.wires import send_ms
-from argosy.plan.cost import Setting, UnitCost, unit_cost
+from argosy.plan.cost import Setting, UnitCost, payload_bytes, unit_cost
 from argosy.plan.links import Holder, boundary_wire
 from argosy.plan.memory import Holding, ends_gb, unit_gb
 from argosy.plan.partition import StageCosts, fullest, partition
@@ -43,13 +42,25 @@ class Layout:
         return tuple(chip_class for chip_class, stages in self.runs for _ in range(stages))
 
     @property
+    def depth(self) -> int:
+        """How many stages there are."""
+        return sum(stages for _, stages in self.runs)
+
+    @property
     def chips(self) -> int:
         """Chips of one replica."""
-        return self.tp * len(self.places)
+        return self.tp * self.depth
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What two layouts of one fleet must share to have the same stages; counts that no stage sees are left out."""
+        held = min(self.depth, self.microbatches) if self.schedule == "1f1b" else self.microbatches
+        runs = tuple((chip_class.name, stages) for chip_class, stages in self.runs)
+        return runs, self.tp, self.microbatch_size, self.recompute, self.schedule, held, self.shards
 
     def holding(self, stage: int) -> Holding:
         """How one stage holds its units."""
-        held = held_microbatches(self.schedule, stage, len(self.places), self.microbatches)
+        held = held_microbatches(self.schedule, stage, self.depth, self.microbatches)
         return Holding(
             tp=self.tp,
             microbatch_size=self.microbatch_size,
@@ -81,9 +92,9 @@ def make_template(setting: Setting, layout: Layout, links: Sequence[LongLink]) -
         return None
     stages = timed_stages(setting, layout, ends)
     wires = boundary_wires(layout, links)
-    payload_bytes = boundary_bytes(setting.shape, setting.numerics, setting.split(layout.microbatch_size, layout.tp))
-    sends = tuple(Send(wire=wire.name, payload_bytes=payload_bytes) for wire in wires)
-    posts_ms = [send_ms(wire, payload_bytes) for wire in wires]
+    sent_bytes = payload_bytes(setting, layout.microbatch_size, layout.tp)
+    sends = tuple(Send(wire=wire.name, payload_bytes=sent_bytes) for wire in wires)
+    posts_ms = [send_ms(wire, sent_bytes) for wire in wires]
     hops_ms = [post + wire.one_way_ms for post, wire in zip(posts_ms, wires, strict=True)]
     return Template(
         layout=layout,
@@ -161,7 +172,16 @@ def total_ms(cost: UnitCost) -> float:
 
 
 def timed_stages(setting: Setting, layout: Layout, ends: Sequence[int]) -> tuple[Stage, ...]:
-    """Make the stages of a cut, with times, shares and memory."""
+    """Make the stages of a cut, with times, shares and memory; each is made once."""
+    key = ("stages", layout.key, tuple(ends))
+    if key not in setting.tables:
+        setting.tables[key] = made_stages(setting, layout, ends)
+    stages: tuple[Stage, ...] = setting.tables[key]
+    return stages
+
+
+def made_stages(setting: Setting, layout: Layout, ends: Sequence[int]) -> tuple[Stage, ...]:
+    """Make the stages of a cut."""
     stages = []
     first_layer = 0
     costs_of = stage_costs(setting, layout)

@@ -1,7 +1,7 @@
 """A timeline as pictures: a trace in the Chrome trace format, which ui.perfetto.dev opens, and an SVG.
 
-The format: "Trace Event Format" of the Chromium project; complete events (ph X), times in microseconds. Draws what it
-is given; must not time anything.
+The format: "Trace Event Format" of the Chromium project; complete events (ph X) for work, asynchronous ones (ph b, e)
+for wires, in microseconds. Draws what it is given; must not time anything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,11 +40,10 @@ def chrome_trace(plan: Plan, timeline: Timeline) -> dict[str, Any]:
             for s, stage in enumerate(plan.replicas[r].stages)
         ]
     events += [op_event(op) for op in timeline.ops if op.replica < shown]
-    used = list(dict.fromkeys(item.wire for item in timeline.moved))
-    if used:
+    if timeline.moved:
         events.append(named("process_name", wires, 0, "wires"))
-        events += [named("thread_name", wires, index, wire) for index, wire in enumerate(used)]
-    events += [moved_event(item, wires, used.index(item.wire)) for item in timeline.moved]
+    for number, item in enumerate(timeline.moved):
+        events += moved_events(item, wires, number)
     left_out = len(plan.replicas) - shown
     other = {"model": plan.model, "emulated": plan.emulated, "replicas_left_out": left_out}
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
@@ -66,32 +65,41 @@ def named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
 
 
 def op_event(op: Op) -> dict[str, Any]:
-    """Make the event of one piece of work."""
-    name = NAMES[op.kind] if op.microbatch < 0 else f"{NAMES[op.kind]} {op.microbatch}"
-    return complete(name, op.replica, op.stage, op.start_ms, op.end_ms)
+    """Make the complete event of one piece of work."""
+    return {
+        "ph": "X",
+        "name": op_name(op),
+        "pid": op.replica,
+        "tid": op.stage,
+        "ts": op.start_ms * US_PER_MS,
+        "dur": (op.end_ms - op.start_ms) * US_PER_MS,
+    }
 
 
-def moved_event(item: Moved, process: int, thread: int) -> dict[str, Any]:
-    """Make the event of one exchange; its wait for the wire is in args."""
-    event = complete(f"{item.kind} of {unit_name(item.unit)}", process, thread, item.start_ms, item.end_ms)
-    return event | {"args": {"waited_ms": item.start_ms - item.ready_ms, "members": len(item.members)}}
+def op_name(op: Op) -> str:
+    """Name a piece of work for people."""
+    return NAMES[op.kind] if op.microbatch < 0 else f"{NAMES[op.kind]} {op.microbatch}"
+
+
+def moved_events(item: Moved, process: int, number: int) -> list[dict[str, Any]]:
+    """Make the two events of one exchange, asynchronous because exchanges overlap on a wire; its wait is in args."""
+    shared = {
+        "cat": item.wire,
+        "name": f"{item.kind} of {unit_name(item.unit)}",
+        "pid": process,
+        "tid": 0,
+        "id": number,
+    }
+    args = {"wire": item.wire, "waited_ms": item.start_ms - item.ready_ms, "members": len(item.members)}
+    return [
+        shared | {"ph": "b", "ts": item.start_ms * US_PER_MS, "args": args},
+        shared | {"ph": "e", "ts": item.end_ms * US_PER_MS},
+    ]
 
 
 def unit_name(unit: int) -> str:
     """Name a unit for people."""
     return "the embedding" if unit < 0 else f"unit {unit}"
-
-
-def complete(name: str, process: int, thread: int, start_ms: float, end_ms: float) -> dict[str, Any]:
-    """Make a complete event."""
-    return {
-        "ph": "X",
-        "name": name,
-        "pid": process,
-        "tid": thread,
-        "ts": start_ms * US_PER_MS,
-        "dur": (end_ms - start_ms) * US_PER_MS,
-    }
 
 
 def timeline_svg(plan: Plan, timeline: Timeline) -> str:
@@ -112,8 +120,7 @@ def timeline_svg(plan: Plan, timeline: Timeline) -> str:
 
 def span(op: Op) -> tuple[float, float, str, str]:
     """Describe a piece of work as (start, end, kind, what it is)."""
-    what = NAMES[op.kind] if op.microbatch < 0 else f"{NAMES[op.kind]} {op.microbatch}"
-    return op.start_ms, op.end_ms, op.kind, what
+    return op.start_ms, op.end_ms, op.kind, op_name(op)
 
 
 def moved_span(item: Moved) -> tuple[float, float, str, str]:

@@ -1,0 +1,139 @@
+"""How much two kinds of chips, and two sites, lose against their parts: emulated chips, real arithmetic and messages.
+
+    python benchmarks/efficiency.py [--json] [--case NAME]
+
+Mixed: both kinds together against the sum of each kind alone, each with the planner's best plan and a batch proportional to its
+speed. Cross-site: chips in two sites 50 km apart against the same chips in one site, on a job whose exchange would take 15 % of
+the step or more if nothing of it overlapped. Throughput is by the virtual clock; the largest distance between the wall clock and
+the prediction over all runs is `step_time_error_max`.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from emulated_runs import Chips, Run, inputs, measure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixed:
+    """Two parts, and the batch that they take together. batches: of each part alone, proportional to its speed."""
+
+    name: str
+    parts: tuple[Chips, Chips]
+    batches: tuple[int, int]
+    layers: int = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Across:
+    """Chips that stand half in each of two sites."""
+
+    name: str
+    part: Chips
+    batch: int
+    gbps: float
+    layers: int = 16
+
+
+FAST = Chips(chip="h800-sxm", count=4, tflops=0.0024)
+SLOW = Chips(chip="ascend-910b3", count=4, tflops=0.0016)
+# Memory that a whole model does not fit into, so that each kind needs a pipeline.
+SMALL_GB = 0.014
+
+MIXED = (
+    Mixed(name="data parallel, 4 + 4 chips, speeds 3 : 2", parts=(FAST, SLOW), batches=(24, 16)),
+    Mixed(
+        name="pipelines of 3 and 2 chips, speeds 3 : 2",
+        parts=(
+            replace(FAST, count=3, memory_gb=SMALL_GB),
+            replace(SLOW, count=2, memory_gb=SMALL_GB),
+        ),
+        batches=(27, 12),
+    ),
+)
+ACROSS = (
+    Across(name="4 + 4 chips, whole models", part=FAST, batch=32, gbps=0.42),
+    Across(name="4 + 4 chips, pipelines in each site", part=replace(FAST, memory_gb=SMALL_GB), batch=48, gbps=0.2),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run all cases and print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--case", default="", help="only cases whose name contains this")
+    options = parser.parse_args(arguments)
+    rows: list[dict[str, object]] = []
+    runs: list[Run] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for case in (*MIXED, *ACROSS):
+            if options.case in case.name:
+                say(f"{case.name} ...")
+                row, done = run_mixed(Path(folder), case) if isinstance(case, Mixed) else run_across(Path(folder), case)
+                rows.append(row)
+                runs += done
+                say(f"   {row['kind']} efficiency ~{row['efficiency']:.4f}")
+    result = summarize(rows, runs)
+    print(json.dumps(result) if options.json else json.dumps(result, indent=2))
+    return 0
+
+
+def run_mixed(folder: Path, case: Mixed) -> tuple[dict[str, object], list[Run]]:
+    """Measure both parts alone and together."""
+    alone = [
+        measure(inputs(folder, [part], layers=case.layers, batch=batch))
+        for part, batch in zip(case.parts, case.batches, strict=True)
+    ]
+    together = measure(inputs(folder, case.parts, layers=case.layers, batch=sum(case.batches)))
+    efficiency = together.tokens_per_second / sum(run.tokens_per_second for run in alone)
+    runs = [*alone, together]
+    return {"name": case.name, "kind": "mixed", "efficiency": efficiency, "runs": [asdict(run) for run in runs]}, runs
+
+
+def run_across(folder: Path, case: Across) -> tuple[dict[str, object], list[Run]]:
+    """Measure the chips in one site, then half of them in each of two."""
+    one = measure(inputs(folder, [replace(case.part, count=2 * case.part.count, nodes=2)], layers=case.layers, batch=case.batch))
+    halves = [replace(case.part, site=site) for site in ("north", "south")]
+    two = measure(inputs(folder, halves, layers=case.layers, batch=case.batch, gbps=case.gbps))
+    row = {
+        "name": case.name,
+        "kind": "cross_site",
+        "efficiency": two.tokens_per_second / one.tokens_per_second,
+        "exchange_share": two.exchange_share,
+        "exchange_hidden": two.exchange_hidden,
+        "km": 50,
+        "gbps": case.gbps,
+        "runs": [asdict(one), asdict(two)],
+    }
+    return row, [one, two]
+
+
+def summarize(rows: list[dict[str, object]], runs: list[Run]) -> dict[str, object]:
+    """Give the worst case of each kind."""
+
+    def worst(kind: str, key: str = "efficiency") -> object:
+        return min((row[key] for row in rows if row["kind"] == kind), default=None)  # type: ignore[type-var]
+
+    return {
+        "mixed_efficiency": worst("mixed"),
+        "cross_site_efficiency": worst("cross_site"),
+        "exchange_share": worst("cross_site", "exchange_share"),
+        "step_time_error_max": max((run.wall_error for run in runs), default=None),
+        "virtual_time_error_max": max((run.virtual_error for run in runs), default=None),
+        "emulated": True,
+        "cases": rows,
+    }
+
+
+def say(text: str) -> None:
+    """Show progress beside the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""Small SVG charts for a page: lines over steps, and rows of spans over time.
+
+Colours come from the page's style sheet (classes `s0`..`s3` for lines, the span's kind for rectangles), so that one
+picture serves light and dark. Draws what it is given; knows nothing of training.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH_PX, HEIGHT_PX = 620, 240
+LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 24, 34
+# A line of more points than pixels is not read; it is thinned to its lowest and highest of each group.
+POINTS_MAX = 600
+ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX = 22, 230, 1260, 26
+SMALLEST_PX = 0.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One line. style: a class of the page. dashed: for what was predicted."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    style: str = "s0"
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One rectangle of a row. kind: a class of the page. text: shown when pointed at."""
+
+    start: float
+    end: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One labelled row of spans."""
+
+    label: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A linear scale from values to pixels. ticks: round values within."""
+
+    low: float
+    high: float
+    from_px: float
+    to_px: float
+    ticks: tuple[float, ...]
+
+    def at(self, value: float) -> float:
+        """Give a value's pixel."""
+        return self.from_px + (value - self.low) / (self.high - self.low) * (self.to_px - self.from_px)
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str, *, from_zero: bool = False) -> str:
+    """Draw lines with axes and a legend; values that are not finite leave gaps. Empty without two points."""
+    kept = [(one, finite(one.points)) for one in series]
+    everything = [point for _, points in kept for point in points]
+    if len(everything) < 2:
+        return ""
+    xs, ys = [x for x, _ in everything], [y for _, y in everything]
+    x_axis = axis(min(xs), max(xs), LEFT_PX, WIDTH_PX - RIGHT_PX, tight=True)
+    y_axis = axis(0.0 if from_zero else min(ys), max(ys), HEIGHT_PX - BOTTOM_PX, TOP_PX)
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH_PX} {HEIGHT_PX}" role="img">', *_frame(x_axis, y_axis)]
+    parts += [f'<text class="name" x="{(LEFT_PX + WIDTH_PX) / 2}" y="{HEIGHT_PX - 4}">{escape(x_label)}</text>']
+    parts += [f'<text class="unit" x="{LEFT_PX}" y="14">{escape(y_label)}</text>']
+    for one, points in kept:
+        path = " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in thinned(points))
+        dash = ' stroke-dasharray="5 4"' if one.dashed else ""
+        parts.append(f'<polyline class="line {one.style}" points="{path}"{dash}/>')
+    return "\n".join([*parts, *_legend([one for one, _ in kept]), "</svg>"])
+
+
+def row_chart(rows: Sequence[Row], end: float, x_label: str) -> str:
+    """Draw rows of spans over one common time axis that begins at 0."""
+    height = ROW_PX * len(rows) + AXIS_PX
+    time = axis(0.0, end, ROW_LABEL_PX, ROWS_WIDTH_PX - RIGHT_PX, tight=True)
+    parts = [f'<svg class="rows" viewBox="0 0 {ROWS_WIDTH_PX} {height}" role="img">']
+    bottom = height - AXIS_PX
+    for tick in time.ticks:
+        x = time.at(tick)
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}"/>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 15}">{tick_text(tick, time)}</text>')
+    parts.append(f'<text class="unit" x="4" y="{bottom + 15}">{escape(x_label)}</text>')
+    for index, row in enumerate(rows):
+        parts += _drawn_row(row, index * ROW_PX, time)
+    return "\n".join([*parts, "</svg>"])
+
+
+def axis(low: float, high: float, from_px: float, to_px: float, *, tight: bool = False) -> Axis:
+    """Make a scale with about five round ticks. tight: the scale ends with the values, not with a tick."""
+    if not high > low:
+        low, high = low - (abs(low) or 1.0) * 0.05, high + (abs(high) or 1.0) * 0.05
+    step = round_step((high - low) / 5)
+    if not tight:
+        low, high = math.floor(low / step) * step, math.ceil(high / step) * step
+    first = math.ceil(low / step - 1e-9)
+    count = int(math.floor(high / step + 1e-9)) - first + 1
+    return Axis(low=low, high=high, from_px=from_px, to_px=to_px, ticks=tuple((first + i) * step for i in range(count)))
+
+
+def round_step(step: float) -> float:
+    """Round a step up to 1, 2 or 5 times a power of ten.
+
+    >>> round_step(0.31), round_step(17)
+    (0.5, 20.0)
+    """
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= step * (1 - 1e-9))
+
+
+def tick_text(value: float, scale: Axis) -> str:
+    """Write a tick with as many decimals as its neighbours need."""
+    step = scale.ticks[1] - scale.ticks[0] if len(scale.ticks) > 1 else 1.0
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return f"{value:,.{decimals}f}"
+
+
+def finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Leave out points that can't be drawn."""
+    return [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+
+
+def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Keep the lowest and the highest point of each group where there are too many."""
+    if len(points) <= POINTS_MAX:
+        return points
+    size = math.ceil(len(points) / (POINTS_MAX // 2))
+    kept = []
+    for start in range(0, len(points), size):
+        group = points[start : start + size]
+        kept += sorted({min(group, key=lambda p: p[1]), max(group, key=lambda p: p[1])})
+    return kept
+
+
+def _frame(x_axis: Axis, y_axis: Axis) -> Iterator[str]:
+    for tick in y_axis.ticks:
+        y = y_axis.at(tick)
+        yield f'<line class="grid" x1="{LEFT_PX}" x2="{WIDTH_PX - RIGHT_PX}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text class="tick y" x="{LEFT_PX - 6}" y="{y + 4:.1f}">{tick_text(tick, y_axis)}</text>'
+    for tick in x_axis.ticks:
+        yield f'<text class="tick" x="{x_axis.at(tick):.1f}" y="{HEIGHT_PX - BOTTOM_PX + 15}">{tick_text(tick, x_axis)}</text>'
+
+
+def _legend(series: Sequence[Series]) -> Iterator[str]:
+    """Name the lines, at the upper right; a single line needs no name."""
+    x = float(WIDTH_PX - RIGHT_PX)
+    for one in reversed(series if len(series) > 1 else []):
+        x -= 7.0 * len(one.name) + 34
+        dash = ' stroke-dasharray="5 4"' if one.dashed else ""
+        yield f'<line class="line {one.style}" x1="{x:.0f}" x2="{x + 22:.0f}" y1="10" y2="10"{dash}/>'
+        yield f'<text class="key" x="{x + 27:.0f}" y="14">{escape(one.name)}</text>'
+
+
+def _drawn_row(row: Row, y: float, time: Axis) -> Iterator[str]:
+    yield f'<text class="row" x="4" y="{y + 15:.0f}">{escape(row.label)}</text>'
+    for span in row.spans:
+        x, end = time.at(span.start), time.at(span.end)
+        width = max(SMALLEST_PX, end - x - 0.5)
+        yield (
+            f'<rect class="{span.kind}" x="{x:.2f}" y="{y + 2:.0f}" width="{width:.2f}" height="{ROW_PX - 4}">'
+            f"<title>{escape(span.text)}</title></rect>"
+        )

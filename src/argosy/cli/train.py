@@ -1,0 +1,106 @@
+"""`argosy train`: run a training job on a fleet, plan first, predicted beside measured at the end."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from argosy.cli.attempt import Wishes
+from argosy.cli.ended import Ended
+from argosy.cli.inputs import read_inputs
+from argosy.cli.jsonlines import JsonLines
+from argosy.cli.progress import Screen
+from argosy.cli.running import Watcher, run
+from argosy.contracts.errors import ArgosyError
+
+PORT_MAX = 65_535
+
+
+def command(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="A job.yaml.")],
+    fleet: Annotated[Path | None, typer.Option(help="A fleet.yaml; by default this machine.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the job, e.g. train.steps=5."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON lines, one an event; `result` comes last.")
+    ] = False,
+    trace: Annotated[Path | None, typer.Option(help="Write what every rank did as a Perfetto trace.")] = None,
+    directory: Annotated[Path | None, typer.Option(help="Where the run's files go; by default runs/NAME.")] = None,
+    plan: Annotated[
+        str | None, typer.Option(metavar="N|FILE", help="Run the N-th plan of `argosy plan`, or a plan.json.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=PORT_MAX, help="Where ranks meet on this machine; 0: any.")] = 0,
+    catalogue: Annotated[Path | None, typer.Option(help="A file that adds chips or replaces figures.")] = None,
+) -> None:
+    """Train one model on a fleet: show the plan, train, and set what was measured beside what was predicted."""
+
+    def work(watcher: Watcher) -> None:
+        inputs = read_inputs(job, settings or (), fleet, catalogue)
+        where = directory or Path("runs") / inputs.job.name
+        run(inputs, plan, Wishes(directory=where, trace=trace is not None, port=port), trace, watcher)
+
+    if as_json:
+        with_json(work)
+        return
+    with TrainScreen() as screen:
+        work(screen)
+
+
+class TrainScreen(Screen):
+    """The screen of `argosy train`."""
+
+    def ended(self, ended: Ended) -> None:
+        """Show figures and where the files are; the error itself comes from the top."""
+        self.status.close()
+        if ended.lines:
+            self.figures(ended.lines)
+        for label, path in (("report", ended.report), ("trace", ended.trace)):
+            if path is not None:
+                self.say(label, f"{path}" + (" (open in ui.perfetto.dev)" if label == "trace" else ""))
+        for exported in sorted({one.exported for one in ended.outcome.finished if one.exported}):
+            self.say("export", exported)
+
+
+class TrainJson(JsonLines):
+    """The JSON lines of `argosy train`."""
+
+    done = False
+
+    def ended(self, ended: Ended) -> None:
+        """Write the result of a run that began."""
+        self.done = True
+        self.write(result_of(ended))
+
+
+def with_json(work: Callable[[Watcher], None]) -> None:
+    """Do the work with JSON lines; an error before the run's end gets its `result` too."""
+    watcher = TrainJson()
+    try:
+        work(watcher)
+    except ArgosyError as error:
+        if not watcher.done:
+            watcher.write({"type": "result", "state": "refused", "exit_code": error.exit_code, "error": str(error)})
+        raise
+
+
+def result_of(ended: Ended) -> dict[str, Any]:
+    """Put a run's end into one object."""
+    error = ended.error
+    state = "interrupted" if ended.outcome.interrupted else "finished" if error is None else "failed"
+    return {
+        "type": "result",
+        "state": state,
+        "exit_code": 0 if error is None else error.exit_code,
+        "error": None if error is None else str(error),
+        "emulated": ended.choice.plan.emulated,
+        "steps": ended.outcome.steps[-1].step if ended.outcome.steps else 0,
+        "predicted": ended.choice.plan.prediction,
+        "measured": ended.measured,
+        "checkpoint": ended.outcome.saved or None,
+        "directory": str(ended.directory),
+        "report": str(ended.report) if ended.report else None,
+        "trace": str(ended.trace) if ended.trace else None,
+    }

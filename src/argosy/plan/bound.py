@@ -1,0 +1,59 @@
+"""What a plan is held against: its classes, each alone at its best, the batch shared by speed.
+
+Must not choose between plans.
+"""
+
+from argosy.contracts.job import Job
+from argosy.contracts.plan import Plan
+from argosy.plan.cost import efficiency
+from argosy.plan.offers import Offer
+from argosy.plan.predict import Bound, predicted, time_draft
+from argosy.plan.search import Part, Search
+
+TIMED_ALONE = 3
+BOUND_ROUNDS = 2
+
+
+def plan_of(search: Search, job: Job, offer: Offer) -> Plan:
+    """Make the whole plan of an offer, with its prediction."""
+    return predicted(offer.timed, bound(search, job, offer))
+
+
+def bound(search: Search, job: Job, offer: Offer) -> Bound:
+    """Hold an offer against the sum of what each of its classes would do alone at its best, the batch shared by speed.
+
+    A class whose chips can't hold the model alone counts with the arithmetic speed that this plan gets out of it.
+    """
+    draft = offer.timed.draft
+    parts = [part for part in offer.parts if part.chip_class.name in draft.classes]
+    if len(parts) == 1 and len(draft.classes) == 1:
+        alone = alone_tokens_per_second(search, parts[0], job.train.global_batch_size)
+        best = max(alone or 0.0, offer.timed.tokens_per_second)
+        return Bound(tokens_per_second=best, name=f"the best plan on {parts[0].chip_class.name} alone")
+    speeds = [search.power(part) for part in parts]
+    for _ in range(BOUND_ROUNDS):
+        found = []
+        for part, speed in zip(parts, speeds, strict=True):
+            share = batch_share(search, job.train.global_batch_size, speed / sum(speeds))
+            found.append(alone_tokens_per_second(search, part, share) or ideal_tokens_per_second(search, part))
+        speeds = found
+    texts = [f"{part.chip_class.name} {speed:,.0f}" for part, speed in zip(parts, speeds, strict=True)]
+    return Bound(tokens_per_second=sum(speeds), name="the parts on their own: " + " + ".join(texts) + " tokens/s")
+
+
+def batch_share(search: Search, batch: int, share: float) -> int:
+    """Round a share of a batch to whole micro-batches of the smallest size."""
+    size = min(search.sizes)
+    return max(1, round(batch * share / size)) * size
+
+
+def alone_tokens_per_second(search: Search, part: Part, batch: int) -> float | None:
+    """Give the throughput of the best plan on one class alone; None where the model does not fit on it."""
+    estimates = search.estimates([part], batch)[:TIMED_ALONE]
+    return max((time_draft(estimate.draft).tokens_per_second for estimate in estimates), default=None)
+
+
+def ideal_tokens_per_second(search: Search, part: Part) -> float:
+    """Give what a part would do without any bubble or exchange, for one that can't hold the model alone."""
+    setting = search.base.setting
+    return search.power(part) * 1e12 * efficiency(part.chip_class) / setting.flops_per_token

@@ -1,0 +1,86 @@
+"""`argosy plan`, from files to text."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argosy.cli.main import main
+
+FLEET = """
+fleet: twins
+sites: {north: {}, south: {}}
+long_links: [{between: [north, south], km: 50, gbps: 100}]
+nodes:
+  - {site: north, chip: h800-sxm, chips_per_node: 2, count: 1, emulate: {tflops: 0.02, memory_gb: 1}}
+  - {site: south, chip: ascend-910b3, chips_per_node: 2, count: 1, emulate: {tflops: 0.01, memory_gb: 1}}
+"""
+JOB = """
+name: job
+model: tiny
+data: {files: x.txt}
+train: {sequence_length: 64, global_batch_size: 12, steps: 5}
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Write a job and a fleet; answers the arguments that name them."""
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    return ["plan", str(tmp_path / "job.yaml"), "--fleet", str(tmp_path / "fleet.yaml")]
+
+
+class TestPlanCommand:
+    def test_text(self, files: list[str], capsys: Any) -> None:
+        """It prints the options and the split, no wider than 110 columns, emulated times marked."""
+        assert main(files) == 0
+        text = capsys.readouterr().out
+        for part in (
+            "tiny   12 x 64 tokens a step, bf16",
+            "fleet twins, 4 chips",
+            "emulated",
+            "fastest",
+            "bound:",
+            "~",
+        ):
+            assert part in text
+        assert max(len(line) for line in text.splitlines()) <= 110
+
+    def test_json(self, files: list[str], capsys: Any) -> None:
+        """With --json it writes whole plans, the chosen one first."""
+        assert main([*files, "--json"]) == 0
+        plans = json.loads(capsys.readouterr().out)["plans"]
+        assert plans[0]["prediction"]["step_ms"] <= plans[-1]["prediction"]["step_ms"]
+
+    def test_set(self, files: list[str], capsys: Any) -> None:
+        """A setting replaces a value of the file."""
+        assert main([*files, "--set", "train.global_batch_size=24"]) == 0
+        assert "24 x 64 tokens" in capsys.readouterr().out
+
+    def test_pictures(self, files: list[str], tmp_path: Path) -> None:
+        """Trace and timeline are written where asked."""
+        trace, picture = tmp_path / "t.json", tmp_path / "t.svg"
+        assert main([*files, "--trace", str(trace), "--timeline", str(picture)]) == 0
+        assert json.loads(trace.read_text())["traceEvents"]
+        assert picture.read_text().startswith("<svg")
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "text"),
+        [
+            (["--set", "chips.min=64"], 3, "chips.min asks for 64 chips; the fleet has 4"),
+            (["--set", "model=tinny"], 2, "tinny"),
+            (["--trace", "/dev/null/t.json"], 5, "/dev/null/t.json: can't be written"),
+            (["--set", "objective=cheapest", "--set", "time_limit=4 moons"], 2, "time_limit"),
+        ],
+    )
+    def test_errors(self, files: list[str], capsys: Any, arguments: list[str], code: int, text: str) -> None:
+        """What is wrong is said on standard error, with the exit code of its kind."""
+        assert main([*files, *arguments]) == code
+        assert text in capsys.readouterr().err
+
+    def test_no_file(self, files: list[str], capsys: Any) -> None:
+        """A job file that is not there is named."""
+        assert main(["plan", "nothing.yaml", *files[2:]]) == 2
+        assert "nothing.yaml" in capsys.readouterr().err

@@ -1,0 +1,98 @@
+"""Plans in words."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from argosy.plan.explain import (
+    bytes_text,
+    option_rows,
+    plan_chips,
+    rate_text,
+    replica_lines,
+    size_text,
+    summary_lines,
+    time_text,
+)
+from argosy.plan.planner import plan_job
+
+
+def plans(build: Any, emulated: bool = True) -> Any:
+    """Plan the tiny model on two classes in two sites."""
+    classes = [
+        build.chip_class("north/fast", tflops=0.002, emulated=emulated, memory_gb=2.0),
+        build.chip_class("south/slow", tflops=0.001, emulated=emulated, memory_gb=2.0),
+    ]
+    return plan_job(build.job(global_batch_size=24), build.shape(), classes, [build.link()])
+
+
+class TestRows:
+    def test_options(self, build: Any) -> None:
+        """The chosen option is named for its goal, the others for what sets them apart."""
+        rows = option_rows(plans(build), "fastest")
+        assert rows[0].option == "fastest"
+        assert {"cheapest", "north alone", "south alone"} & {row.option for row in rows[1:]}
+        assert rows[0].chips == "4 fast + 4 slow"
+
+    def test_emulated(self, build: Any) -> None:
+        """Emulated figures carry a mark and no price; real ones the other way round."""
+        played, real = (option_rows(plans(build, emulated), "fastest")[0] for emulated in (True, False))
+        assert all(text.startswith("~") for text in (played.step, played.tokens_per_second, played.mfu))
+        assert played.cost == "-"
+        assert not real.step.startswith("~")
+        assert real.cost != "-"
+
+    def test_long_link(self, build: Any) -> None:
+        """What crosses a long link is said with its bytes; a plan within one site sends nothing."""
+        rows = option_rows(plans(build), "fastest")
+        assert any("a step" in row.long_link for row in rows)
+        assert rows[-1].long_link == "nothing"
+
+    def test_same_chip_in_two_sites(self, build: Any) -> None:
+        """Chips of one kind in two sites are told apart by their site."""
+        classes = [build.chip_class(f"{site}/fast", tflops=0.002) for site in ("north", "south")]
+        plan = plan_job(build.job(global_batch_size=32), build.shape(), classes, [build.link(gbps=100)])[0]
+        assert option_rows([plan], "fastest")[0].chips == "4 north/fast + 4 south/fast"
+
+
+class TestSummary:
+    def test_lines(self, build: Any) -> None:
+        """It says the split, the bound, what holds the plan back and the next best."""
+        text = "\n".join(summary_lines(plans(build), "fastest"))
+        for part in ("replicas, schedule", "bound: the parts on their own", "held back by:", "next best:"):
+            assert part in text
+
+    def test_like_replicas_together(self, build: Any) -> None:
+        """Replicas of like stages are one line with their range of micro-batches, bound or not."""
+        plan = plans(build)[0]
+        first = plan.replicas[0]
+        uneven = replace(first, microbatches=first.microbatches + 1)
+        lines = replica_lines(replace(plan, replicas=(first, uneven)))
+        assert len(lines) == 1
+        assert lines[0].strip().startswith("2 x")
+        assert f"{first.microbatches} to {first.microbatches + 1} micro-batches" in lines[0]
+
+    def test_chips(self, build: Any) -> None:
+        """Chips in use are counted by class."""
+        assert plan_chips(plans(build)[0]) == {"north/fast": 4, "south/slow": 4}
+
+
+class TestUnits:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (time_text(1840.0), "1.84 s"),
+            (time_text(412.04), "412.0 ms"),
+            (rate_text(4_560_000), "4.56 M"),
+            (rate_text(9_900), "9,900"),
+            (rate_text(99_000), "99.00 k"),
+            (bytes_text(16.1e9), "16.1 GB"),
+            (bytes_text(512), "512 B"),
+            (size_text(58.4), "58"),
+            (size_text(0.078), "0.078"),
+        ],
+    )
+    def test_write(self, text: str, expected: str) -> None:
+        """Figures are written with the unit that suits their size."""
+        assert text == expected

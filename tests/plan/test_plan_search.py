@@ -1,0 +1,75 @@
+"""What the search tries, and that it stays bounded."""
+
+from typing import Any
+
+import pytest
+
+from argosy.plan.offers import class_sets
+from argosy.plan.search import partitions, spread, tp_degrees, zero_stages
+
+
+class TestSpread:
+    @pytest.mark.parametrize(("maximum", "count"), [(1, 6), (5, 6), (100, 6), (10_000, 14)])
+    def test_ends_and_bound(self, maximum: int, count: int) -> None:
+        """It holds 1 and the maximum, and no more numbers than asked for."""
+        numbers = spread(maximum, count)
+        assert (numbers[0], numbers[-1]) == (1, maximum)
+        assert len(numbers) <= count
+
+
+class TestTp:
+    def test_divides(self, build: Any) -> None:
+        """TP divides the node, the heads, the key-value heads, the MLP and the vocabulary."""
+        assert tp_degrees(build.shape(), [build.chip_class(chips_per_node=8)]) == [1, 2]
+        assert tp_degrees(build.shape(vocab_size=255), [build.chip_class(chips_per_node=8)]) == [1]
+        assert tp_degrees(build.shape(), [build.chip_class(), build.chip_class(chips_per_node=3)]) == [1]
+
+
+class TestPartitions:
+    @pytest.mark.parametrize(("classes", "ways"), [(1, 1), (2, 2), (3, 5), (4, 14), (6, 1)])
+    def test_count(self, build: Any, classes: int, ways: int) -> None:
+        """Few classes are put together in every way, at most three in a pipeline; many stay apart."""
+        parts = build.parts(*(build.chip_class(f"north/c{i}") for i in range(classes)))
+        found = list(partitions(parts))
+        assert len(found) == ways
+        assert all(len(block) <= 3 for blocks in found for block in blocks)
+
+
+class TestClassSets:
+    def test_few_and_many(self, build: Any) -> None:
+        """Of a few classes all sets are tried; of many all together, each site, and each alone."""
+        few = [build.chip_class(f"north/c{i}") for i in range(3)]
+        many = [build.chip_class(f"{site}/c{i}") for site in ("north", "south") for i in range(3)]
+        assert len(class_sets(few)) == 7
+        assert len(class_sets(many)) == 1 + 2 + 6
+
+
+class TestZero:
+    def test_sites(self, build: Any) -> None:
+        """ZeRO-1 is tried within one site only."""
+        search = build.search(build.setting())
+        choice = search.choices(tuple(build.parts(build.chip_class())), 8, 1, True)[:1]
+        assert zero_stages(choice, 1) == [0, 1]
+        assert zero_stages(choice, 2) == [0]
+
+
+class TestScale:
+    @pytest.mark.slow
+    def test_ten_thousand_chips(self, build: Any) -> None:
+        """Ten thousand chips need hardly more templates than a few, for classes are planned over, not chips."""
+        fleets = [
+            build.parts(
+                *(
+                    build.chip_class(f"{site}/{name}", tflops=200.0, chips_per_node=8, nodes=nodes, nic_gbps=3200.0)
+                    for site in ("north", "south")
+                    for name in ("fast", "slow")
+                )
+            )
+            for nodes in (8, 313)
+        ]
+        tried = []
+        for parts in fleets:
+            search = build.search(build.setting("llama-3-8b", 8192, "bf16"), (build.link(gbps=1600),))
+            assert search.estimates(parts, 4096)
+            tried.append(len(search.templates))
+        assert tried[1] < 1.5 * tried[0] < 3000
