@@ -2,10 +2,10 @@
 
     python benchmarks/efficiency.py [--json] [--case NAME]
 
-Mixed: both kinds together against the sum of each kind alone, each with the planner's best plan and a batch proportional to its
-speed. Cross-site: chips in two sites 50 km apart against the same chips in one site, on a job whose exchange would take 15 % of
-the step or more if nothing of it overlapped. Throughput is by the virtual clock; the largest distance between the wall clock and
-the prediction over all runs is `step_time_error_max`.
+Mixed: both kinds together against the sum of each kind alone, each with the planner's best plan and a batch
+proportional to its speed. Cross-site: chips in two sites 50 km apart against the same chips in one site, on a job whose
+exchange would take 15 % of the step or more if nothing of it overlapped. Throughput is by the virtual clock; the
+largest distance between the wall clock and the prediction over all runs is `step_time_error_max`.
 """
 
 import argparse
@@ -31,10 +31,10 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Across:
-    """Chips that stand half in each of two sites."""
+    """Chips of the two sites, first north's, then south's; the baseline has them all in one."""
 
     name: str
-    part: Chips
+    halves: tuple[Chips, Chips]
     batch: int
     gbps: float
     layers: int = 16
@@ -42,23 +42,21 @@ class Across:
 
 FAST = Chips(chip="h800-sxm", count=4, tflops=0.0024)
 SLOW = Chips(chip="ascend-910b3", count=4, tflops=0.0016)
-# Memory that a whole model does not fit into, so that each kind needs a pipeline.
+ODD = Chips(chip="ascend-910b3", count=2, tflops=0.0013)
+# Memory that the whole model does not fit into, so that each kind needs a pipeline.
 SMALL_GB = 0.014
 
 MIXED = (
-    Mixed(name="data parallel, 4 + 4 chips, speeds 3 : 2", parts=(FAST, SLOW), batches=(24, 16)),
+    Mixed(name="whole models, 4 + 4 chips, speeds 3 : 2", parts=(FAST, SLOW), batches=(24, 16)),
     Mixed(
-        name="pipelines of 3 and 2 chips, speeds 3 : 2",
-        parts=(
-            replace(FAST, count=3, memory_gb=SMALL_GB),
-            replace(SLOW, count=2, memory_gb=SMALL_GB),
-        ),
-        batches=(27, 12),
+        name="pipelines, 3 + 2 chips, speeds 24 : 13",
+        parts=(replace(FAST, count=3, memory_gb=SMALL_GB), replace(ODD, memory_gb=SMALL_GB)),
+        batches=(36, 13),
     ),
 )
 ACROSS = (
-    Across(name="4 + 4 chips, whole models", part=FAST, batch=32, gbps=0.42),
-    Across(name="4 + 4 chips, pipelines in each site", part=replace(FAST, memory_gb=SMALL_GB), batch=48, gbps=0.2),
+    Across(name="one kind, 4 + 4 chips", halves=(FAST, FAST), batch=32, gbps=0.42),
+    Across(name="two kinds, 4 + 4 chips", halves=(FAST, SLOW), batch=40, gbps=0.28),
 )
 
 
@@ -89,16 +87,16 @@ def run_mixed(folder: Path, case: Mixed) -> tuple[dict[str, object], list[Run]]:
         measure(inputs(folder, [part], layers=case.layers, batch=batch))
         for part, batch in zip(case.parts, case.batches, strict=True)
     ]
-    together = measure(inputs(folder, case.parts, layers=case.layers, batch=sum(case.batches)))
-    efficiency = together.tokens_per_second / sum(run.tokens_per_second for run in alone)
-    runs = [*alone, together]
+    both = measure(inputs(folder, case.parts, layers=case.layers, batch=sum(case.batches)))
+    efficiency = both.tokens_per_second / sum(run.tokens_per_second for run in alone)
+    runs = [*alone, both]
     return {"name": case.name, "kind": "mixed", "efficiency": efficiency, "runs": [asdict(run) for run in runs]}, runs
 
 
 def run_across(folder: Path, case: Across) -> tuple[dict[str, object], list[Run]]:
-    """Measure the chips in one site, then half of them in each of two."""
-    one = measure(inputs(folder, [replace(case.part, count=2 * case.part.count, nodes=2)], layers=case.layers, batch=case.batch))
-    halves = [replace(case.part, site=site) for site in ("north", "south")]
+    """Measure the chips in one site, then in two."""
+    one = measure(inputs(folder, together(case.halves), layers=case.layers, batch=case.batch))
+    halves = [replace(half, site=site) for half, site in zip(case.halves, ("north", "south"), strict=True)]
     two = measure(inputs(folder, halves, layers=case.layers, batch=case.batch, gbps=case.gbps))
     row = {
         "name": case.name,
@@ -111,6 +109,14 @@ def run_across(folder: Path, case: Across) -> tuple[dict[str, object], list[Run]
         "runs": [asdict(one), asdict(two)],
     }
     return row, [one, two]
+
+
+def together(halves: tuple[Chips, Chips]) -> list[Chips]:
+    """Put both halves in one site; like chips become one group."""
+    first, second = halves
+    if replace(second, count=first.count) == first:
+        return [replace(first, count=first.count + second.count)]
+    return [first, second]
 
 
 def summarize(rows: list[dict[str, object]], runs: list[Run]) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """What the benchmarks on emulated chips share: small jobs, small fleets, and one measured run of a plan.
 
-Every time in what they print is of emulated chips: real arithmetic and real messages, paced to the times that the planner gives
-chips and wires (docs/train.md). `virtual` is read off the ranks' virtual clocks, `wall` off the machine's.
+Every time in what they print is of emulated chips: real arithmetic and real messages, paced to the times that the
+planner gives chips and wires (docs/train.md). `virtual` is read off the ranks' virtual clocks, `wall` off the
+machine's.
 """
 
 import json
@@ -29,14 +30,16 @@ WARM_STEPS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chips:
-    """So many emulated chips of one kind in one site."""
+    """So many emulated chips of one kind in one site, each in a node of its own.
+
+    One chip a node keeps TP out: what DTensor costs on two cores is far more than what it would cost these chips.
+    """
 
     chip: str
     count: int
     tflops: float
     memory_gb: float = 8.0
     site: str = "north"
-    nodes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,9 @@ def model(folder: Path, layers: int) -> Path:
     return path
 
 
-def inputs(folder: Path, parts: Sequence[Chips], *, layers: int, batch: int, gbps: float = 1.0, steps: int = STEPS) -> Inputs:
+def inputs(
+    folder: Path, parts: Sequence[Chips], *, layers: int, batch: int, gbps: float = 1.0, steps: int = STEPS
+) -> Inputs:
     """Put a job of `batch` sequences a step beside a fleet of these parts; sites are 50 km apart."""
     sites = sorted({part.site for part in parts})
     lines = ["fleet: benchmark", "sites: {" + ", ".join(f"{site}: {{}}" for site in sites) + "}"]
@@ -115,14 +120,12 @@ def inputs(folder: Path, parts: Sequence[Chips], *, layers: int, batch: int, gbp
     lines.append("nodes:")
     for part in parts:
         lines.append(
-            f"  - {{site: {part.site}, chip: {part.chip}, chips_per_node: {part.count // part.nodes}, count: {part.nodes}, "
+            f"  - {{site: {part.site}, chip: {part.chip}, chips_per_node: 1, count: {part.count}, "
             f"nics: 8x100G, emulate: {{tflops: {part.tflops}, memory_gb: {part.memory_gb}}}}}"
         )
     catalogue = load_catalogue()
     fleet = read_fleet("\n".join(lines) + "\n", "fleet.yaml", catalogue)
-    train = TrainSpec(
-        sequence_length=SEQUENCE_LENGTH, global_batch_size=batch, steps=steps, precision="fp32", microbatch_size=1
-    )
+    train = TrainSpec(sequence_length=SEQUENCE_LENGTH, global_batch_size=batch, steps=steps, precision="fp32")
     job = Job(name="benchmark", model=str(model(folder, layers)), data=DataSpec(files=("stdlib:",)), train=train)
     return gather(job, "job.yaml", fleet, "fleet.yaml", catalogue)
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ kinds = st.lists(
 
 
 class TestLaws:
+    @pytest.mark.slow
     @law
     @given(kinds, st.integers(1, 10))
     def test_exact(self, listed: list[Kind], microbatches: int) -> None:

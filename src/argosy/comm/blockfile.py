@@ -2,19 +2,27 @@
 
 The files are those of torch.distributed.checkpoint.
 Each rank hands in the rectangles it owns (saving) or wants (loading); together the saved ones cover every tensor
-exactly once. Knows nothing of models or steps.
+exactly once. Knows nothing of models or steps. A checkpoint may come from a stranger: its metadata is a pickle, read
+here with nothing but the classes that metadata is made of.
 """
 
+import pickle
+import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
+    Metadata,
     MetadataIndex,
     TensorProperties,
     TensorStorageMetadata,
@@ -31,7 +39,10 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from argosy.contracts.errors import BadInputError
+from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError
+
+_METADATA_MODULES = ("torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem")
+_METADATA_NAMES = {("torch", "Size"), ("torch.serialization", "_get_layout"), ("pathlib", "PosixPath")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +133,60 @@ def save_pieces(pieces: Sequence[Piece], folder: Path, group: dist.ProcessGroup 
 def load_pieces(pieces: Sequence[Piece], folder: Path, *, alone: bool = False) -> None:
     """Read into the pieces' tensors, in place.
 
-    alone: one process reads by itself; else every rank of the world calls it. Raises BadInputError where tensors are
-    missing or of other sizes.
+    alone: one process reads by itself; else every rank of the world calls it. Raises BadInputError, on every rank,
+    where tensors are missing, of other sizes, or files are damaged; InfrastructureError where they can't be read.
     """
-    load({}, checkpoint_id=folder, planner=_LoadPieces(pieces), no_dist=alone)
+    reader = _Reader(folder)
+    with warnings.catch_warnings():
+        # torch warns that one process reads, which is what `alone` asks for.
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            load({}, storage_reader=reader, planner=_LoadPieces(pieces), no_dist=alone)
+        except CheckpointException as failed:
+            cause = next(iter(failed.failures.values()))[0]
+            raise _cannot_load(folder, cause) from cause
+
+
+class _Reader(FileSystemReader):
+    """Reads the metadata once, before ranks wait for one another."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        try:
+            with (folder / ".metadata").open("rb") as file:
+                self._metadata = _Unpickler(file).load()
+            if not isinstance(self._metadata, Metadata):
+                raise pickle.UnpicklingError(f"{type(self._metadata).__name__} is no metadata")
+        except Exception as error:
+            raise _cannot_load(folder, error) from error
+
+    def read_metadata(self) -> Metadata:
+        return self._metadata
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name) if _is_metadata(module, name) else None
+        if found is None:
+            raise pickle.UnpicklingError(f"metadata names {module}.{name}")
+        return found
+
+
+def _is_metadata(module: str, name: str) -> bool:
+    if module == "torch":
+        return (module, name) in _METADATA_NAMES or isinstance(getattr(torch, name, None), torch.dtype)
+    if module in _METADATA_MODULES:
+        # Not what these modules import themselves, such as `os`.
+        return "." not in name and getattr(getattr(sys.modules[module], name, None), "__module__", "") == module
+    return (module, name) in _METADATA_NAMES
+
+
+def _cannot_load(folder: Path, cause: BaseException) -> ArgosyError:
+    if isinstance(cause, BadInputError):
+        return BadInputError(f"{folder}: {cause}")
+    if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+        return InfrastructureError(f"{folder}: can't be read: {cause}")
+    reason = str(cause).strip().splitlines() or [type(cause).__name__]
+    return BadInputError(
+        f"{folder}: a damaged checkpoint: {reason[0]}; move that folder away, and the one before it is taken"
+    )

@@ -16,6 +16,7 @@ from argosy.plan.templates import Layout, needed_gb
 
 # For the cheapest plan fewer chips may do: halves of a class are tried down to one node.
 HALVINGS_MAX = 6
+TOO_LARGE = "No number of these chips holds it; a smaller train.microbatch_size or train.sequence_length needs less."
 
 
 def usable_classes(job: Job, classes: Sequence[ChipClass]) -> tuple[list[ChipClass], list[str]]:
@@ -100,7 +101,7 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
             f"global_batch_size of {job.train.global_batch_size}; lower chips.min or raise the batch{because}"
         )
     fleets = [f"{chips} {c.chip.name}" for c in unlike(classes) if (chips := smallest_chips(search, c, job))]
-    smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else "No number of these chips holds it."
+    smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else TOO_LARGE
     return NeverFitsError(
         f"{job.model} does not fit: the best split needs {need_gb:.3g} GB on its fullest rank, "
         f"{chip_class.chip.name} has {limit_gb:g}. {smallest}{because}"

@@ -1,0 +1,35 @@
+"""The emulated clock and the event-level timeline follow one rule."""
+
+import pytest
+
+from argosy.plan.timeline import simulate
+from support.emulation import emulated_plan, virtual_steps_ms
+from support.training import replica
+
+PLANS = {
+    "8 ranks, one pipeline": ([replica([1] * 8, 10)], {}),
+    "8 ranks, two uneven pipelines": ([replica([1, 2, 3, 2], 6), replica([2, 2, 2, 2], 4)], {"tied": True}),
+    "9 ranks, unlike replicas, sharded": (
+        [replica([1, 2, 3, 2], 6), replica([2, 2, 1, 1, 2], 6)],
+        {"zero": 1},
+    ),
+    "12 ranks, GPipe beside whole models": (
+        [replica([2] * 4, 3), replica([1, 1, 2, 2, 1, 1], 4), *[replica([8], 2)] * 2],
+        {"schedule": "gpipe"},
+    ),
+    "16 ranks, two pipelines with TP": ([replica([2] * 4, 5, tp=2), replica([1] * 8, 9)], {}),
+}
+
+
+@pytest.mark.slow
+class TestVirtualTime:
+    """Real ranks, real messages, virtual clocks."""
+
+    @pytest.mark.parametrize("name", PLANS)
+    def test_matches_the_timeline(self, name, tmp_path):
+        """A step by the ranks' virtual clocks takes what the timeline says, within 0.5 %."""
+        replicas, how = PLANS[name]
+        text, the_plan = emulated_plan(replicas, layer_ms=4.0, **how)
+        steps_ms = virtual_steps_ms(text, the_plan, tmp_path)
+        assert len(steps_ms) == 4
+        assert steps_ms[1:] == pytest.approx([simulate(the_plan).step_ms] * 3, rel=0.005)
