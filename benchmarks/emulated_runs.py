@@ -44,7 +44,7 @@ class Chips:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run. All times in ms a step: predicted by the planner, off the virtual clock, and off the wall (median)."""
+    """One run. All times in ms a step: predicted by the planner, off the virtual clock, and off the wall (mean)."""
 
     chips: int
     ranks: int
@@ -146,7 +146,7 @@ def measure(given: Inputs, choice: Choice | None = None) -> Run:
         tokens=outcome.steps[-1].tokens,
         predicted_ms=plan.prediction.step_ms,
         virtual_ms=outcome.steps[-1].virtual_s * 1e3,
-        wall_ms=statistics.median(step.wall_s for step in outcome.steps[WARM_STEPS:]) * 1e3,
+        wall_ms=statistics.mean(step.wall_s for step in outcome.steps[WARM_STEPS:]) * 1e3,
         exchange_share=plan.prediction.exchange_share,
         exchange_hidden=plan.prediction.exchange_hidden,
         plan=describe(chosen),

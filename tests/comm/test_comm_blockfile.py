@@ -69,11 +69,12 @@ class TestOtherCuts:
         """Two ranks read halves that cross what three wrote."""
         halves = [piece(0, 3, full=False), piece(3, ROWS, full=False)]
 
-        def load(rank: int) -> torch.Tensor:
+        def load(rank: int) -> list[list[float]]:
             load_pieces([halves[rank]], saved)
-            return halves[rank].tensor
+            return halves[rank].tensor.tolist()
 
-        assert torch.equal(torch.cat(in_world(2, load)), whole())
+        top, bottom = in_world(2, load)
+        assert top + bottom == whole().tolist()
 
     def test_into_a_view(self, saved):
         """A piece may be a view of a larger tensor; what lies beside it stays."""
@@ -127,21 +128,11 @@ class TestRefusals:
             load_alone(tmp_path, piece(0, ROWS, full=False))
         assert len(str(caught.value).splitlines()) == 1
 
-    def test_flipped_bit(self, tmp_path):
-        """A bit that changed on the disk is noticed by its checksum, not trained on."""
-        save_alone(tmp_path)
-        data = bytearray((tmp_path / "__0_0.distcp").read_bytes())
-        where = data.index(whole().numpy().tobytes())
-        data[where + 50] ^= 1
-        (tmp_path / "__0_0.distcp").write_bytes(data)
-        with pytest.raises(BadInputError, match="damaged"):
-            load_alone(tmp_path, piece(0, ROWS, full=False))
-
     def test_lost_file(self, tmp_path):
         """A file that is gone is named."""
         save_alone(tmp_path)
         (tmp_path / "__0_0.distcp").unlink()
-        with pytest.raises(BadInputError, match="__0_0.distcp"):
+        with pytest.raises(BadInputError, match=r"__0_0\.distcp"):
             load_alone(tmp_path, piece(0, ROWS, full=False))
 
     @pytest.mark.parametrize(

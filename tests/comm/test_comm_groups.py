@@ -149,8 +149,6 @@ class TestMakeGroups:
     def test_ranks_need_not_be_in_the_order_of_stages(self):
         """A replica whose later stage has the lower rank still makes one ascending pipeline group."""
         plan = plan_of([replica([3, 3], 2)])
-        stages = tuple(
-            replace(stage, ranks=(1 - stage.ranks[0],)) for stage in plan.replicas[0].stages
-        )
+        stages = tuple(replace(stage, ranks=(1 - stage.ranks[0],)) for stage in plan.replicas[0].stages)
         plan = replace(plan, replicas=(replace(plan.replicas[0], stages=stages),))
         assert [list(found) for found in in_world(2, lambda rank: sums(plan, rank))] == [[("pipeline", (0, 1))]] * 2

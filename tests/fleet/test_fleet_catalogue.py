@@ -112,6 +112,23 @@ class TestBuiltInCatalogue:
         """Where the vendor prints the rate with sparsity, the catalogue holds half of it."""
         assert CATALOGUE.chip(name).tflops[dtype] == pytest.approx(SPARSE_TFLOPS[name, dtype] / 2, rel=0.02)
 
+    @pytest.mark.parametrize(
+        ("name", "cores", "ghz"),
+        [("910b1", 24, 1.85), ("910b2", 24, 1.8), ("910b3", 20, 1.8), ("910b4", 20, 1.5), ("910c", 48, 1.8)],
+    )
+    def test_ascend_counts_cube_units_alone(self, name: str, cores: int, ghz: float) -> None:
+        """Huawei's 376, 313, 280 and 752 TFLOPS include the vector units, which multiply no matrices."""
+        tflops = CATALOGUE.chip(f"ascend-{name}").tflops
+        assert tflops["bf16"] == tflops["fp16"] == pytest.approx(cores * ghz * 2 * 16**3 / 1000, rel=1e-3)
+        assert tflops["int8"] == pytest.approx(2 * tflops["bf16"], rel=1e-3)
+
+    @pytest.mark.parametrize("name", ["h800-sxm", "ascend-910b3", "a800-sxm-80gb", "h20"])
+    def test_chips_of_the_examples_have_a_dated_price(self, name: str) -> None:
+        """A price in another currency says when it was recorded and how it was converted."""
+        chip = CATALOGUE.chip(name)
+        assert chip.price_per_hour
+        assert re.search(r"CNY.* 20\d\d.*6\.72 CNY a USD", chip.sources["price_per_hour"])
+
     @pytest.mark.parametrize("name", BOTH_WAYS_GBYTES_S)
     def test_links_count_one_direction(self, name: str) -> None:
         """Where the vendor adds up both directions, the catalogue holds half."""

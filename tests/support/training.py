@@ -11,6 +11,7 @@ import os
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from argosy.train.decoder import StageModel
 from argosy.train.initial import draw
 from argosy.train.optimizer import learning_rate
 from argosy.train.rank import run_rank
+from support.worlds import Ended, fork_ranks, hosted_store
 
 torch.set_num_threads(1)
 
@@ -164,7 +166,7 @@ def plan(
 def run_plan(
     the_plan: Plan, the_job: Job, config_text: str, token_folder: Path, directory: Path, *, board: str = ""
 ) -> list[Upward]:
-    """Run a plan on forked processes; gives all reports. Raises RuntimeError with the traceback of a rank that fails."""
+    """Run a plan on forked processes; gives all reports. Raises RuntimeError with a failing rank's traceback."""
     context = multiprocessing.get_context("fork")
     port_here, port_there = context.Pipe()
     store = context.Process(target=_host_store, args=(port_there,), daemon=True)
@@ -291,3 +293,13 @@ def plan_of(replicas: Sequence[Replica], text: str | None = None, *, zero: int =
     """Build a bound plan of a tiny model from its replicas alone."""
     spec = job(batch=sum(each.sequences for each in replicas)).train
     return plan(shape_of(text or config()), replicas, spec, zero=zero)
+
+
+def end_ranks(
+    the_plan: Plan, the_job: Job, config_text: str, token_folder: Path, directory: Path, *, timeout_s: float = 90
+) -> list[Ended]:
+    """Run a plan on forked processes that may fail; gives how every rank ended, and what each reported."""
+    with hosted_store() as port:
+        launch = launch_of(the_plan, the_job, config_text, token_folder, directory, port=port)
+        body = partial(run_rank, launch)
+        return fork_ranks(the_plan.world_size, body, timeout_s=timeout_s)

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -140,3 +140,21 @@ def _ended(rank: int, process: Any, pipe: Connection, deadline_s: float) -> Ende
         error_text=error[1],
         traceback=error[2],
     )
+
+
+def spawn_rank(body: Callable[[Any], Any], launch: Any, *, timeout_s: float = 240) -> Any:
+    """Run `body(launch)` as the only rank of a world in a fresh process, fit for a GPU; gives what it returned."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_spawned, args=(body, launch, there), daemon=True)
+    process.start()
+    there.close()
+    ended = _ended(0, process, here, time.monotonic() + timeout_s)
+    if ended.code:
+        raise RuntimeError(f"the rank left with {ended.code}: {ended.error_text}\n{ended.traceback}")
+    return ended.value
+
+
+def _spawned(body: Callable[[Any], Any], launch: Any, pipe: Connection) -> None:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    _run(lambda _rank, _say: body(replace(launch, store_port=store.port)), 0, pipe)

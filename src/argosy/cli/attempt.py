@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Protocol
 
 from argosy.cli.choosing import Choice
+from argosy.cli.data import DataListener, prepare_data
 from argosy.cli.inputs import Inputs
 from argosy.cli.planfile import plan_classes
-from argosy.cli.record import Record, cache_folder
+from argosy.cli.record import Record
 from argosy.contracts.messages import Failed, Finished, Launch, RankExited, Saved, StepDone, Upward
 from argosy.engine.failure import first_failure
 from argosy.engine.local import LocalEngine, LocalOptions
-from argosy.train.data.prepare import TokenSetInfo, prepare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """How to run. directory: of the run's files. port: of the ranks' store, 0 for any. trace: keep what each rank did."""
+    """How to run.
+
+    directory: of the run's files. trace: have every rank write what it did. port: of the ranks' store, 0 for any.
+    """
 
     directory: Path
     trace: bool = False
@@ -44,17 +47,11 @@ class Outcome:
     saved: str = ""
 
 
-class Listener(Protocol):
+class Listener(DataListener, Protocol):
     """Whoever shows what happens."""
 
     def planned(self, inputs: Inputs, choice: Choice) -> None:
         """Show the plan, before anything is started."""
-
-    def preparing(self, what: str, share: float) -> None:
-        """Show how far the data is: what is made, and the share done, 0 to 1."""
-
-    def prepared(self, info: TokenSetInfo) -> None:
-        """Show the data."""
 
     def heard(self, message: Upward) -> None:
         """Show what an agent or rank said."""
@@ -68,8 +65,8 @@ def run_attempt(inputs: Inputs, choice: Choice, wishes: Wishes, listener: Listen
     if choice.from_file:
         # Loads torch, so only for plans that our own planner did not make.
         import_module("argosy.train.refusal").check_runnable(choice.plan, choice.shape)
-    info = prepare_data(inputs, choice, listener)
-    launch = make_launch(inputs, choice, wishes, info)
+    info = prepare_data(inputs, choice.shape.vocab_size, listener)
+    launch = make_launch(inputs, choice, wishes, str(info.folder))
     used = {place.node for place in choice.plan.placement}
     nodes = [node for node in inputs.nodes if node.name in used]
     with Record(wishes.directory) as record:
@@ -78,20 +75,7 @@ def run_attempt(inputs: Inputs, choice: Choice, wishes: Wishes, listener: Listen
             return follow(engine, launch, record, listener.heard)
 
 
-def prepare_data(inputs: Inputs, choice: Choice, listener: Listener) -> TokenSetInfo:
-    """Build the token set, or find it in the cache."""
-    info = prepare(
-        inputs.job.data,
-        sequence_length=inputs.job.train.sequence_length,
-        vocab_size=choice.shape.vocab_size,
-        cache=cache_folder() / "tokens",
-        progress=listener.preparing,
-    )
-    listener.prepared(info)
-    return info
-
-
-def make_launch(inputs: Inputs, choice: Choice, wishes: Wishes, info: TokenSetInfo) -> Launch:
+def make_launch(inputs: Inputs, choice: Choice, wishes: Wishes, tokens: str) -> Launch:
     """Put together what every rank is given; the engine adds the store and the clock's board."""
     used = plan_classes(choice.plan, inputs)
     return Launch(
@@ -102,7 +86,7 @@ def make_launch(inputs: Inputs, choice: Choice, wishes: Wishes, info: TokenSetIn
         model_config=choice.config,
         store_host="",
         store_port=0,
-        tokens=str(info.folder),
+        tokens=tokens,
         directory=str(wishes.directory.absolute()),
         devices={c.name: c.chip.torch_device for c in used if not c.emulated},
         trace=wishes.trace,

@@ -13,7 +13,7 @@ WIDTH_PX, HEIGHT_PX = 620, 240
 LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 24, 34
 # A line of more points than pixels is not read; it is thinned to its lowest and highest of each group.
 POINTS_MAX = 600
-ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX = 22, 230, 1260, 26
+ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX = 22, 250, 1260, 26
 SMALLEST_PX = 0.4
 
 
@@ -103,7 +103,7 @@ def axis(low: float, high: float, from_px: float, to_px: float, *, tight: bool =
     if not tight:
         low, high = math.floor(low / step) * step, math.ceil(high / step) * step
     first = math.ceil(low / step - 1e-9)
-    count = int(math.floor(high / step + 1e-9)) - first + 1
+    count = math.floor(high / step + 1e-9) - first + 1
     return Axis(low=low, high=high, from_px=from_px, to_px=to_px, ticks=tuple((first + i) * step for i in range(count)))
 
 
@@ -146,8 +146,9 @@ def _frame(x_axis: Axis, y_axis: Axis) -> Iterator[str]:
         y = y_axis.at(tick)
         yield f'<line class="grid" x1="{LEFT_PX}" x2="{WIDTH_PX - RIGHT_PX}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text class="tick y" x="{LEFT_PX - 6}" y="{y + 4:.1f}">{tick_text(tick, y_axis)}</text>'
+    y = HEIGHT_PX - BOTTOM_PX + 15
     for tick in x_axis.ticks:
-        yield f'<text class="tick" x="{x_axis.at(tick):.1f}" y="{HEIGHT_PX - BOTTOM_PX + 15}">{tick_text(tick, x_axis)}</text>'
+        yield f'<text class="tick" x="{x_axis.at(tick):.1f}" y="{y}">{tick_text(tick, x_axis)}</text>'
 
 
 def _legend(series: Sequence[Series]) -> Iterator[str]:

@@ -18,7 +18,7 @@ class Ended:
     """How a run ended. measured: None when no step was done. lines: predicted beside measured.
 
     headlines: which of the lines a reader wants first. traced: ranks wrote what they did into `directory`. error: why
-    the run didn't finish. report, trace: files written.
+    the run didn't finish. report, trace, export: what was written.
     """
 
     inputs: Inputs
@@ -32,3 +32,4 @@ class Ended:
     error: ArgosyError | None = None
     report: Path | None = None
     trace: Path | None = None
+    export: Path | None = None

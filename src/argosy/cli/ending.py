@@ -28,9 +28,12 @@ def ending(job: Job, outcome: Outcome, directory: Path) -> ArgosyError | None:
 
 def newest_checkpoint(job: Job) -> Path | None:
     """Find the newest whole checkpoint where the job saves them."""
-    if job.checkpoint is None:
-        return None
-    found = sorted(path.parent for path in Path(job.checkpoint.to).glob("step-*/argosy.json"))
+    return None if job.checkpoint is None else newest_in(Path(job.checkpoint.to))
+
+
+def newest_in(folder: Path) -> Path | None:
+    """Find the newest whole checkpoint in a folder."""
+    found = sorted(path.parent for path in folder.glob("step-*/argosy.json"))
     whole = [path for path in found if path.name.removeprefix("step-").isdecimal()]
     return whole[-1] if whole else None
 

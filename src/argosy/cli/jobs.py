@@ -20,11 +20,13 @@ DATE_LENGTH = len("2026-12-24")
 
 
 @contextmanager
-def told_of(source: str) -> Iterator[None]:
-    """Let errors begin with the file whose content they are about."""
+def told_of(source: str, about: str = "") -> Iterator[None]:
+    """Let errors begin with the file whose content they are about; about: only those whose text begins so."""
     try:
         yield
     except ArgosyError as error:
+        if not str(error).startswith(about):
+            raise
         raise type(error)(f"{source}: {error}") from error
 
 

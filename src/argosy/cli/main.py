@@ -4,6 +4,7 @@ A command's module is loaded when it is called, so `argosy --help` loads none of
 command does. Exit codes are those of docs/cli.md.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -132,7 +133,7 @@ def _unloaded() -> None:
     """Stand in the table for a command that is not loaded yet."""
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
@@ -162,10 +163,8 @@ def bug_text(error: Exception) -> str:
 
 def _say(text: str) -> None:
     """Write to standard error, whatever it can encode."""
-    try:
+    with contextlib.suppress(OSError):
         sys.stdout.flush()
-    except OSError:
-        pass
     if text:
         sys.stderr.write(text.rstrip("\n") + "\n")
 

@@ -68,6 +68,6 @@ def check_here(plan: Plan, inputs: Inputs) -> None:
         absent = [chip_class.chip.name for chip_class in used if chip_class.chip.name not in here]
         if absent:
             raise BadInputError(
-                f"the plan runs on {', '.join(absent)}, which this machine doesn't have (it has "
-                f"{', '.join(sorted(here))}); give its nodes `emulate: {{tflops: 0.05, memory_gb: 1}}` to play them here"
+                f"the plan runs on {', '.join(absent)}, this machine has {', '.join(sorted(here))}; "
+                "give the nodes `emulate: {tflops: 0.05, memory_gb: 1}` to play them here"
             )

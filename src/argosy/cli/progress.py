@@ -6,6 +6,7 @@ Shows what it is told; the words for plans are those of `argosy plan`.
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from argosy.cli.choosing import Choice
 from argosy.cli.inputs import Inputs
-from argosy.cli.plan import print_plans
+from argosy.cli.options import print_plans
 from argosy.cli.summary import Line, mfu_of, percent
 from argosy.contracts.messages import Note, Ready, Saved, StepDone, Upward
 from argosy.contracts.plan import Plan
@@ -78,7 +79,7 @@ class Screen:
         self._steps = 0
         self._walls_s: list[float] = []
 
-    def __enter__(self) -> "Screen":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -157,13 +158,13 @@ def plain_console() -> Console:
     return made if made.is_terminal else Console(highlight=False, width=WIDTH)
 
 
-def data_text(info: TokenSetInfo) -> str:
+def data_text(info: TokenSetInfo, source: str = "") -> str:
     """Write what a token set is: source, size, tokenizer."""
     meta = info.meta
     tokenizer = f"tokenizer {meta.tokenizer}"
     if meta.tokenizer.startswith("train:"):
         tokenizer = f"tokenizer of {meta.vocab_size:,} trained in {meta.tokenizer_s:.1f} s"
-    text = f"{meta.files:,} files, {meta.text_bytes / 1e6:,.1f} MB, {meta.tokens:,} tokens, {tokenizer}"
+    text = f"{source}{meta.files:,} files, {meta.text_bytes / 1e6:,.1f} MB, {meta.tokens:,} tokens, {tokenizer}"
     return f"{'data':{LABEL}}{text}{' (from the cache)' if info.reused else ''}"
 
 

@@ -5,7 +5,6 @@ not know where messages come from.
 """
 
 import fcntl
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -109,10 +108,3 @@ def read_steps(path: Path) -> list[StepDone]:
         except msgspec.MsgspecError:  # a line that was cut off when its process was killed
             continue
     return steps
-
-
-def cache_folder() -> Path:
-    """Where prepared data is kept: $ARGOSY_CACHE, else argosy in $XDG_CACHE_HOME or ~/.cache."""
-    named = os.environ.get("ARGOSY_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(named) if named else Path(base) / "argosy"

@@ -14,8 +14,9 @@ from argosy.cli.report_charts import loss_chart, time_chart, timelines
 from argosy.cli.report_tables import headline_figures, plan_lines, stages, traffic
 
 EMULATED_NOTE = (
-    "Chips and links are emulated: the arithmetic is real and runs on this machine's CPU, paced by a virtual clock to the "
-    "modelled times of the chips and links. Figures marked ~ are on that clock."
+    "Chips and links are emulated: the arithmetic is real and runs on this machine's CPU, paced by a virtual clock to "
+    "the modelled times of the chips and links. Figures marked ~ are on that clock. The wall's clock is the check: it "
+    "agrees while the machine keeps up, and falls behind on a busy one."
 )
 
 
@@ -48,9 +49,7 @@ def report_html(ended: Ended) -> str:
         page.heading("The plan"),
         page.panel(page.preformatted(plan_lines(ended))),
         page.panel(stages(ended)),
-        page.paragraph(
-            f"Argosy {__version__}. Data: {job.data.tokenizer} tokenizer, {', '.join(job.data.files)}.", "soft"
-        ),
+        page.paragraph(f"Argosy {__version__}. Data: {', '.join(job.data.files)}; {job.data.tokenizer}.", "soft"),
     ]
     return page.page(f"{job.name}: {plan.model} on {plan.fleet}", body)
 

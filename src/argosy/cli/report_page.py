@@ -8,7 +8,8 @@ from html import escape
 
 STYLE = """
 :root { color-scheme: light dark; --back: #fbfbf9; --card: #ffffff; --ink: #1d232b; --soft: #5d6875; --line: #dfe3e8;
-  --f: #4c78a8; --b: #e0853a; --u: #6f9a54; --x: #8d6cab; --s0: #2f6fb3; --s1: #d1731f; --s2: #6f9a54; --warn: #b3261e; }
+  --f: #4c78a8; --b: #e0853a; --u: #6f9a54; --x: #8d6cab; --s0: #2f6fb3; --s1: #d1731f; --s2: #6f9a54;
+  --warn: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --back: #14181d; --card: #1c2229; --ink: #e6e9ed; --soft: #9aa5b1;
   --line: #333c46; --f: #6b9bd1; --b: #eb9a57; --u: #8fbb73; --x: #ab8ccb; --s0: #73ace6; --s1: #f0a35e; --s2: #8fbb73;
   --warn: #f2b8b5; } }
@@ -24,7 +25,7 @@ p { margin: 6px 0; } .soft { color: var(--soft); } .bad { color: var(--warn); wh
 .card b { display: block; font-size: 24px; font-weight: 600; font-variant-numeric: tabular-nums; }
 .card span { color: var(--soft); font-size: 13px; }
 .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 14px; }
-.panel { overflow-x: auto; } .panel h3 { font-size: 14px; margin: 0 0 6px; font-weight: 600; }
+.panel { overflow-x: auto; margin-bottom: 12px; } .panel h3 { font-size: 14px; margin: 0 0 6px; font-weight: 600; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { font-weight: 600; color: var(--soft); font-size: 13px; } th.l, td.l { text-align: left; }
@@ -40,7 +41,8 @@ svg rect.F { fill: var(--f); } svg rect.B { fill: var(--b); } svg rect.U { fill:
 svg rect.X { fill: var(--x); } svg rect:hover { opacity: 0.75; }
 .legend { display: flex; gap: 18px; flex-wrap: wrap; font-size: 13px; color: var(--soft); margin: 8px 0 0; }
 .legend i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 6px; }
-.i-f { background: var(--f); } .i-b { background: var(--b); } .i-u { background: var(--u); } .i-x { background: var(--x); }
+.i-f { background: var(--f); } .i-b { background: var(--b); }
+.i-u { background: var(--u); } .i-x { background: var(--x); }
 .bar { display: inline-block; width: 90px; height: 9px; background: var(--line); border-radius: 5px; margin-left: 9px; }
 .bar i { display: block; height: 9px; border-radius: 5px; background: var(--s0); }
 """
@@ -52,7 +54,8 @@ def page(title: str, body: Sequence[str]) -> str:
     """Put sections into a page."""
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     inner = "\n".join(part for part in body if part)
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body><main>\n{inner}\n</main></body></html>\n'
+    html = f'<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body><main>\n{inner}\n</main></body></html>'
+    return f"<!doctype html>\n{html}\n"
 
 
 def paragraph(text: str, style: str = "") -> str:
@@ -67,13 +70,8 @@ def heading(text: str) -> str:
 
 def cards(items: Sequence[tuple[str, str]]) -> str:
     """Write the figures that matter most: (figure, what it is)."""
-    return (
-        '<div class="cards">'
-        + "".join(
-            f'<div class="card"><b>{escape(figure)}</b><span>{escape(what)}</span></div>' for figure, what in items
-        )
-        + "</div>"
-    )
+    boxes = (f"<b>{escape(figure)}</b><span>{escape(what)}</span>" for figure, what in items)
+    return '<div class="cards">' + "".join(f'<div class="card">{box}</div>' for box in boxes) + "</div>"
 
 
 def panel(content: str, title: str = "") -> str:

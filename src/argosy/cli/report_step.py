@@ -56,9 +56,7 @@ def measured_rows(plan: Plan, traces: Sequence[RankOps], step: int) -> tuple[lis
     zero_ms, end_ms = step_window(traces, step)
     rows, moved = [], []
     for trace in traces:
-        ops = [
-            op for op in trace.ops if (op.step == step and op.kind != "U") or (op.step == step - 1 and op.kind == "U")
-        ]
+        ops = [op for op in trace.ops if op.step == (step - 1 if op.kind == "U" else step)]
         moved += [op for op in ops if op.kind == "X"]
         if trace.tp_index == 0:
             spans = tuple(_rank_span(op, zero_ms) for op in ops if op.kind != "X")
@@ -74,10 +72,8 @@ def measured_rows(plan: Plan, traces: Sequence[RankOps], step: int) -> tuple[lis
 
 def step_window(traces: Sequence[RankOps], step: int) -> tuple[float, float]:
     """Find the barriers around a step: updates begin right after them."""
-    updates = [
-        [op.span_ms[0] for t in traces for op in t.ops if op.kind == "U" and op.step == s] for s in (step - 1, step)
-    ]
-    before, after = (min(times, default=0.0) for times in updates)
+    begins = [(op.step, op.span_ms[0]) for trace in traces for op in trace.ops if op.kind == "U"]
+    before, after = (min((ms for at, ms in begins if at == wanted), default=0.0) for wanted in (step - 1, step))
     return before, after
 
 

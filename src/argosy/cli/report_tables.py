@@ -3,6 +3,8 @@
 Chooses what is told; figures come from `cli.summary` and the plan.
 """
 
+from collections.abc import Mapping, Sequence
+
 from argosy.cli import report_page as page
 from argosy.cli.ended import Ended
 from argosy.cli.report_step import stage_label, wire_uses
@@ -62,10 +64,11 @@ def stages(ended: Ended) -> str:
     plan = ended.choice.plan
     busy = simulate(plan, detail=False).busy
     mark = "~" if plan.emulated else ""
+    nodes = {place.rank: place.node for place in plan.placement}
     rows = [
         (
             stage_label(plan, r, s),
-            ", ".join(str(rank) for rank in stage.ranks),
+            ranks_text(stage.ranks, nodes),
             str(replica.microbatches),
             mark + time_text(stage.forward_ms),
             mark + time_text(stage.backward_ms),
@@ -77,3 +80,9 @@ def stages(ended: Ended) -> str:
     ]
     titles = ("stage", "ranks", "micro-batches", "forward", "backward", "memory, predicted", "busy, predicted")
     return page.table(titles, rows[:STAGES_MAX], left=2)
+
+
+def ranks_text(ranks: Sequence[int], nodes: Mapping[int, str]) -> str:
+    """Say which ranks a stage has and on which node; they share one."""
+    numbers = f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
+    return f"{numbers} on {nodes.get(ranks[0], 'no node')}"

@@ -4,20 +4,17 @@ What `argosy train` and `argosy demo` share. It must not know how anything is sh
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from argosy.cli.attempt import Listener, Wishes, run_attempt
 from argosy.cli.choosing import Choice, choose
+from argosy.cli.data import check_files
 from argosy.cli.ended import Ended
 from argosy.cli.ending import ending
 from argosy.cli.inputs import Inputs
-from argosy.cli.report import write_report
+from argosy.cli.outputs import write_outputs
 from argosy.cli.summary import PARTS_SUM, Line, Measured, compare, measure
-from argosy.cli.tracefile import write_trace
-
-REPORT_FILE = "report.html"
 
 More = Callable[[Choice, Measured], tuple[Line, ...]]
 
@@ -37,6 +34,7 @@ def run(
     wanted: `--plan`. trace: where the Perfetto trace goes. more: figures besides the usual ones. Raises ArgosyError
     when the run didn't finish, after the watcher was told.
     """
+    check_files(inputs)
     choice = choose(inputs, wanted)
     watcher.planned(inputs, choice)
     outcome = run_attempt(inputs, choice, wishes, watcher)
@@ -53,17 +51,7 @@ def run(
         traced=wishes.trace and bool(outcome.finished),
         error=ending(inputs.job, outcome, wishes.directory),
     )
-    ended = write_files(ended, trace)
+    ended = write_outputs(ended, trace)
     watcher.ended(ended)
     if ended.error is not None:
         raise ended.error
-
-
-def write_files(ended: Ended, trace: Path | None) -> Ended:
-    """Write the report, of whatever steps there are, and the trace that was asked for."""
-    report = ended.directory / REPORT_FILE if ended.outcome.steps else None
-    if report is not None:
-        write_report(report, ended)
-    if trace is not None and ended.traced:
-        write_trace(trace, ended.directory / "trace", ended.choice.plan)
-    return replace(ended, report=report, trace=trace if ended.traced else None)

@@ -13,7 +13,7 @@ from argosy.plan.explain import plan_chips, rate_text, size_text, time_text
 
 # The first step of an attempt warms up memory and caches; it is left out where there are enough others.
 WARM_UP_STEPS, STEPS_ENOUGH = 1, 3
-PARTS_SUM = "of the parts' sum"
+PARTS_SUM = "mixed efficiency: of what each site and kind does alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +146,8 @@ def _memory(plan: Plan, measured: Measured) -> Line:
     predicted = f"{size_text(fullest.memory_gb)}{limit} GB" if fullest.memory_gb else "-"
     if measured.memory_gb is None:
         return Line(what="memory, fullest rank", predicted=predicted, measured="-")
-    suffix = " (the process)" if measured.emulated else ""
-    return Line(
-        what="memory, fullest rank", predicted=predicted, measured=f"{size_text(measured.memory_gb)} GB{suffix}"
-    )
+    peak = f"{size_text(measured.memory_gb)} GB" + (" (the process)" if measured.emulated else "")
+    return Line(what="memory, fullest rank", predicted=predicted, measured=peak)
 
 
 def _cost(predicted: float, measured: float) -> Line:

@@ -1,6 +1,7 @@
 """`argosy train`: run a training job on a fleet, plan first, predicted beside measured at the end."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,13 +9,15 @@ import typer
 
 from argosy.cli.attempt import Wishes
 from argosy.cli.ended import Ended
-from argosy.cli.inputs import read_inputs
+from argosy.cli.inputs import Inputs, read_inputs
 from argosy.cli.jsonlines import JsonLines
 from argosy.cli.progress import Screen
 from argosy.cli.running import Watcher, run
-from argosy.contracts.errors import ArgosyError
+from argosy.contracts.errors import ArgosyError, BadInputError
+from argosy.contracts.job import CheckpointSpec
 
 PORT_MAX = 65_535
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON lines, one an event; `result` comes last.")]
 
 
 def command(
@@ -24,9 +27,7 @@ def command(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the job, e.g. train.steps=5."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON lines, one an event; `result` comes last.")
-    ] = False,
+    as_json: JsonOption = False,
     trace: Annotated[Path | None, typer.Option(help="Write what every rank did as a Perfetto trace.")] = None,
     directory: Annotated[Path | None, typer.Option(help="Where the run's files go; by default runs/NAME.")] = None,
     plan: Annotated[
@@ -40,6 +41,7 @@ def command(
     def work(watcher: Watcher) -> None:
         inputs = read_inputs(job, settings or (), fleet, catalogue)
         where = directory or Path("runs") / inputs.job.name
+        inputs = with_checkpoint(inputs, where)
         run(inputs, plan, Wishes(directory=where, trace=trace is not None, port=port), trace, watcher)
 
     if as_json:
@@ -49,19 +51,31 @@ def command(
         work(screen)
 
 
+def with_checkpoint(inputs: Inputs, directory: Path) -> Inputs:
+    """Let a job that exports save at its end, also when it asks for no checkpoints; see that its weights exist."""
+    job = inputs.job
+    if job.initial_weights is not None and not Path(job.initial_weights).is_dir():
+        text = f"initial_weights: there is no folder {job.initial_weights}; give one that holds model.safetensors"
+        raise BadInputError(f"{inputs.job_source}: {text}")
+    if job.export_to is None or job.checkpoint is not None:
+        return inputs
+    checkpoint = CheckpointSpec(to=str(directory / "checkpoints"), keep=1, resume=False)
+    return replace(inputs, job=replace(job, checkpoint=checkpoint))
+
+
 class TrainScreen(Screen):
     """The screen of `argosy train`."""
 
     def ended(self, ended: Ended) -> None:
         """Show figures and where the files are; the error itself comes from the top."""
         self.status.close()
-        if ended.lines:
+        if ended.lines and (ended.error is None or ended.outcome.interrupted):
             self.figures(ended.lines)
-        for label, path in (("report", ended.report), ("trace", ended.trace)):
+        if ended.measured is None and ended.error is None:
+            self.say("done", f"all {ended.inputs.job.train.steps:,} steps were done before; raise train.steps to go on")
+        for label, path in (("report", ended.report), ("trace", ended.trace), ("export", ended.export)):
             if path is not None:
                 self.say(label, f"{path}" + (" (open in ui.perfetto.dev)" if label == "trace" else ""))
-        for exported in sorted({one.exported for one in ended.outcome.finished if one.exported}):
-            self.say("export", exported)
 
 
 class TrainJson(JsonLines):
@@ -103,4 +117,5 @@ def result_of(ended: Ended) -> dict[str, Any]:
         "directory": str(ended.directory),
         "report": str(ended.report) if ended.report else None,
         "trace": str(ended.trace) if ended.trace else None,
+        "export": str(ended.export) if ended.export else None,
     }

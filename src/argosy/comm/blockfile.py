@@ -154,11 +154,12 @@ class _Reader(FileSystemReader):
         super().__init__(folder)
         try:
             with (folder / ".metadata").open("rb") as file:
-                self._metadata = _Unpickler(file).load()
-            if not isinstance(self._metadata, Metadata):
-                raise pickle.UnpicklingError(f"{type(self._metadata).__name__} is no metadata")
+                found = _Unpickler(file).load()
+            if not isinstance(found, Metadata):
+                raise pickle.UnpicklingError(f"{type(found).__name__} is no metadata")
         except Exception as error:
             raise _cannot_load(folder, error) from error
+        self._metadata: Metadata = found
 
     def read_metadata(self) -> Metadata:
         return self._metadata

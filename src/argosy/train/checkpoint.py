@@ -2,7 +2,8 @@
 
 A checkpoint is a folder `step-00000020` with the tensors (`model.*`, `first_moment.*`, `second_moment.*`, whole float32
 tensors by name) and `argosy.json` (step, model, seed). A folder that ends in `.writing` was never finished and is
-removed by the next save. Knows nothing of pipelines; ranks come in by the blocks they own.
+removed when a job begins or saves; one that begins with `old-` was set aside by a job that does not resume. Knows
+nothing of pipelines; ranks come in by the blocks they own.
 """
 
 import errno
@@ -27,7 +28,11 @@ from argosy.train.tensor_parallel import local_tensor
 
 # What torch says when a write fails inside its own file format.
 _WRITE_FAILED = re.compile(r"failed writing|unexpected pos|No space left", re.IGNORECASE)
-_NAME = re.compile(r"step-(\d{8})$")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Every second time torch hides the system's error behind its own; then a disk with so little left is taken as full.
+_FULL_BYTES = 64 * 2**20
+_NAME = re.compile(r"step-\d{8}")
+_SET_ASIDE = "old-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,7 @@ def checkpoints(folder: Path) -> tuple[Path, ...]:
     """List the finished checkpoints in a folder, oldest first."""
     if not folder.is_dir():
         return ()
-    found = [path for path in folder.iterdir() if _NAME.search(path.name) and (path / "argosy.json").is_file()]
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and (path / "argosy.json").is_file()]
     return tuple(sorted(found))
 
 
@@ -60,6 +65,8 @@ def read_info(checkpoint: Path) -> CheckpointInfo:
         return decode((checkpoint / "argosy.json").read_bytes(), CheckpointInfo)
     except OSError as error:
         raise BadInputError(f"{checkpoint}: not a checkpoint ({error.strerror}: argosy.json)") from error
+    except BadInputError as error:
+        raise BadInputError(f"{checkpoint / 'argosy.json'}: {error}") from error
 
 
 class Checkpointer:
@@ -78,6 +85,18 @@ class Checkpointer:
         self.optimizer = optimizer
         self.keep = keep
 
+    def begin(self, *, resume: bool) -> tuple[Path, ...]:
+        """Make the folder ready before the first step; every rank calls it. Gives the checkpoints it has, oldest first.
+
+        resume: else checkpoints of an earlier run are set aside, so that they are neither resumed from nor counted in
+        `keep`. Raises InfrastructureError where the folder can't be written, so that no step is run in vain.
+        """
+        _agree(self.folder, lambda: _make_ready(self.folder, resume=resume))
+        # Rank 0's word, for file systems may show the others an older state.
+        found: list[tuple[Path, ...]] = [checkpoints(self.folder)]
+        dist.broadcast_object_list(found, src=0)
+        return found[0]
+
     def save(self, info: CheckpointInfo) -> Path:
         """Write a checkpoint; every rank calls it.
 
@@ -90,10 +109,11 @@ class Checkpointer:
         try:
             save_pieces(self._owned(), writing)
         except (CheckpointException, OSError) as error:
+            why = _cannot_save(self.folder, error)
             dist.barrier()
             if dist.get_rank() == 0:
                 shutil.rmtree(writing, ignore_errors=True)
-            raise _cannot_save(self.folder, error) from error
+            raise why from error
         _agree(self.folder, lambda: _publish(writing, final, info, self.keep))
         return final
 
@@ -150,6 +170,17 @@ def _agree(folder: Path, act: Callable[[], None]) -> None:
         raise _cannot_save(folder, outcome[0]) from outcome[0]
 
 
+def _make_ready(folder: Path, *, resume: bool) -> None:
+    probe = folder / "step-probe.writing"
+    _make_empty(probe)
+    probe.rmdir()
+    for earlier in () if resume else checkpoints(folder):
+        aside = folder / f"{_SET_ASIDE}{earlier.name}"
+        if aside.exists():
+            shutil.rmtree(aside)
+        os.replace(earlier, aside)
+
+
 def _make_empty(writing: Path) -> None:
     writing.parent.mkdir(parents=True, exist_ok=True)
     for stale in writing.parent.glob("step-*.writing"):
@@ -185,14 +216,14 @@ def _cannot_save(folder: Path, error: BaseException) -> InfrastructureError:
         causes = [failure[0] for failure in error.failures.values()]
     if not any(isinstance(cause, OSError) or _WRITE_FAILED.search(str(cause)) for cause in causes):
         raise error
-    for cause in causes:
-        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
-            free = shutil.disk_usage(_existing(folder)).free
-            return InfrastructureError(
-                f"disk full while saving a checkpoint in {folder} ({free / 1e9:.2f} GB free); "
-                "earlier checkpoints are untouched. "
-                "Free some space, or set checkpoint.to to another disk; then run the same command again, it resumes."
-            )
+    free_bytes = shutil.disk_usage(_existing(folder)).free
+    known = [cause.errno for cause in causes if isinstance(cause, OSError)]
+    if any(code in _FULL for code in known) or (not known and free_bytes < _FULL_BYTES):
+        return InfrastructureError(
+            f"disk full while saving a checkpoint in {folder} ({free_bytes / 1e9:.2f} GB free); "
+            "earlier checkpoints are untouched. "
+            "Free some space, or set checkpoint.to to another disk; then run the same command again, it resumes."
+        )
     return InfrastructureError(f"cannot save a checkpoint in {folder}: {causes[0]}; earlier checkpoints are untouched")
 
 

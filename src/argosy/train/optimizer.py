@@ -68,11 +68,12 @@ class BlockOptimizer:
 
     def squared_norm(self) -> Tensor:
         """Sum the squares of this rank's counted gradients; the sum over all ranks is the global norm squared."""
-        total = torch.zeros((), dtype=torch.float64)
-        for gradient, counted in zip(self._gradients, self._counted, strict=True):
-            if counted:
-                total += gradient.double().square().sum().cpu()
-        return total
+        squares = [
+            gradient.double().square().sum()
+            for gradient, counted in zip(self._gradients, self._counted, strict=True)
+            if counted
+        ]
+        return torch.stack(squares).sum().cpu() if squares else torch.zeros((), dtype=torch.float64)
 
     def step(self, norm: float, rate: float) -> None:
         """Clip by the global norm and update.

@@ -5,7 +5,7 @@ Checks only what running needs; whether a plan is good is the planner's business
 
 from argosy.comm.groups import tp_slices
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import Plan
+from argosy.contracts.plan import Plan, Replica
 from argosy.model.shape import ModelShape, trainer_refusal
 from argosy.train.tensor_parallel import check_divides
 
@@ -17,10 +17,30 @@ def check_runnable(plan: Plan, shape: ModelShape) -> None:
     refusal = trainer_refusal(shape)
     if refusal is not None:
         raise BadInputError(refusal)
-    for what, refused in _refusals(plan):
+    for what, refused in (*_not_this_model(plan, shape), *_refusals(plan)):
         if refused:
             raise BadInputError(f"the trainer can't run this plan: {what}")
-    check_divides(shape, tp_slices(plan))
+    degrees = {stage.tp for replica in plan.replicas for stage in replica.stages}
+    check_divides(shape, tp_slices(plan), sorted(degrees))
+
+
+def _not_this_model(plan: Plan, shape: ModelShape) -> list[tuple[str, bool]]:
+    return [
+        (f"it is for {plan.num_layers} layers, the model has {shape.num_layers}", plan.num_layers != shape.num_layers),
+        (
+            f"it is for {_tied(plan.tied_embeddings)}, the model has {_tied(shape.tied_embeddings)}",
+            plan.tied_embeddings != shape.tied_embeddings,
+        ),
+    ]
+
+
+def _tied(tied: bool) -> str:
+    return "tied embeddings" if tied else "a head of its own"
+
+
+def _has_gaps(plan: Plan, replica: Replica) -> bool:
+    layers = [layer for stage in replica.stages for layer in range(stage.first_layer, stage.end_layer)]
+    return layers != list(range(plan.num_layers))
 
 
 def _refusals(plan: Plan) -> list[tuple[str, bool]]:
@@ -40,7 +60,10 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
             any(len({stage.tp for stage in replica.stages}) > 1 for replica in plan.replicas),
         ),
         ("ranks are not bound to nodes", any(len(stage.ranks) != stage.tp for stage in stages)),
+        # A TP index is a place in an ascending group.
+        ("ranks of a TP group do not ascend", any(list(s.ranks) != sorted(set(s.ranks)) for s in stages)),
         ("a stage without units", any(not plan.units(stage) for stage in stages)),
+        ("layers of a replica overlap or have gaps", any(_has_gaps(plan, replica) for replica in plan.replicas)),
         (
             f"replicas take {sequences} sequences, the global batch has {plan.global_batch_size}",
             sequences != plan.global_batch_size,

@@ -5,16 +5,20 @@ All ranks decide alike. How a checkpoint is written is `train.checkpoint`.
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from argosy.contracts.errors import BadInputError
 from argosy.contracts.messages import Launch, Note, Saved, Upward
+from argosy.model.config import read_config
 from argosy.train.build import Parts
-from argosy.train.checkpoint import Checkpointer, CheckpointInfo, checkpoints, read_info
+from argosy.train.checkpoint import Checkpointer, CheckpointInfo, read_info
 
 Report = Callable[[Upward], None]
+_SHOWN = 4
 
 
 class Saving:
@@ -31,18 +35,25 @@ class Saving:
         self._saved_at_s = time.monotonic()
 
     def resume(self, report: Report) -> int:
-        """Load the newest checkpoint if the job says so. Gives the step to run next."""
+        """Load the newest checkpoint if the job says so. Gives the step to run next.
+
+        Raises BadInputError when the newest is damaged or another model's; InfrastructureError when the folder can't be
+        written.
+        """
         spec = self.launch.job.checkpoint
-        found = checkpoints(Path(spec.to)) if spec is not None and spec.resume else ()
         self._saved_at_s = time.monotonic()
-        if self.checkpointer is None or not found:
+        if self.checkpointer is None or spec is None:
+            return 0
+        found = self.checkpointer.begin(resume=spec.resume)
+        if not found:
             return 0
         newest = found[-1]
+        info = read_info(newest)
+        _check_model(newest, info, self.launch.model_config)
         self.checkpointer.load(newest)
-        step = read_info(newest).step
         if self.rank == 0:
-            report(Note(text=f"resumed from {newest} at step {step}"))
-        return step
+            report(Note(text=f"resumed from {newest} at step {info.step}"))
+        return info.step
 
     def is_due(self, step: int) -> bool:
         """Decide whether to save after `step` steps; the last step always saves."""
@@ -78,3 +89,16 @@ class Saving:
         if self.rank == 0:
             report(Saved(step=step, path=str(path), wall_s=time.monotonic() - began_s))
         self._saved_at_s = time.monotonic()
+
+
+def _check_model(checkpoint: Path, info: CheckpointInfo, model_config: str) -> None:
+    """Refuse another model's checkpoint, also one that holds all tensors of this model and more."""
+    theirs = asdict(read_config(info.model_config, str(checkpoint / "argosy.json")))
+    ours = asdict(read_config(model_config, info.model))
+    other = [key for key in ours if key not in ("name", "max_positions") and theirs[key] != ours[key]]
+    if other:
+        differences = ", ".join(f"{key} {theirs[key]}, here {ours[key]}" for key in other[:_SHOWN])
+        raise BadInputError(
+            f"{checkpoint} is another model's checkpoint: {differences}; "
+            "give the job its own folder in checkpoint.to, or set checkpoint.resume to no"
+        )

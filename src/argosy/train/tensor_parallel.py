@@ -4,7 +4,7 @@ The decoder stays plain PyTorch; this file wraps its linear layers in DTensor's 
 TP group. Norm weights stay whole on every rank. Knows nothing of pipelines, replicas or optimizers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch.distributed as dist
 from torch import Tensor
@@ -41,11 +41,11 @@ def has_partial_gradient(name: str) -> bool:
     return name.endswith(_PARTIAL)
 
 
-def check_divides(shape: ModelShape, slices: int) -> None:
+def check_divides(shape: ModelShape, slices: int, degrees: Sequence[int] = ()) -> None:
     """Refuse a TP degree that does not divide what it splits.
 
-    slices: least common multiple of all TP degrees in the plan. Raises BadInputError naming every size that does not
-    divide.
+    slices: least common multiple of all TP degrees in the plan. degrees: those, to be named. Raises BadInputError
+    naming every size that does not divide.
     """
     sizes = {
         "num_attention_heads": shape.num_heads,
@@ -56,8 +56,9 @@ def check_divides(shape: ModelShape, slices: int) -> None:
     wrong = [f"{name} {size}" for name, size in sizes.items() if size % slices]
     if wrong:
         allowed = [str(n) for n in range(1, slices) if all(size % n == 0 for size in sizes.values())]
+        mixed = f" (degrees {' and '.join(map(str, degrees))} in one plan)" if slices not in degrees and degrees else ""
         raise BadInputError(
-            f"{shape.name}: tensor parallelism {slices} does not divide {', '.join(wrong)}; "
+            f"{shape.name}: tensor parallelism {slices}{mixed} does not divide {', '.join(wrong)}; "
             f"degrees below {slices} that do: {', '.join(allowed)}"
         )
 

@@ -3,6 +3,7 @@
 The plan says where things run; nothing here depends on it for what is computed.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 from argosy.comm.clock import Clock
 from argosy.comm.groups import Seat
+from argosy.contracts.errors import UserCodeError
 from argosy.contracts.messages import Launch, Ready, StepDone, Upward
 from argosy.train.build import Parts
 from argosy.train.data.tokens import TokenSet
@@ -41,7 +43,7 @@ class Trainer:
 
     def run(self, report: Callable[[Upward], None], pid: int) -> int:
         """Train from the newest checkpoint, or the start, to the last step. Gives the step reached."""
-        step = self.saving.resume(report)
+        first = step = self.saving.resume(report)
         self._start_clock()
         report(Ready(step=step, pid=pid))
         while step < self.spec.steps:
@@ -50,9 +52,12 @@ class Trainer:
             step += 1
             if self.seat.rank == 0:
                 report(self._done(step, outcome, began_s, virtual_ms))
+            late = step == first + 1  # the first step connects every pair of ranks
             if self.saving.is_due(step):
                 self.saving.save(step, report)
-                # Saving took wall time that the emulated chips did not see.
+                late = True
+            if late:
+                # Took wall time that the emulated chips did not see.
                 self._start_clock()
         return step
 
@@ -62,6 +67,7 @@ class Trainer:
         loss = self.pipeline.run(self._rows(step))
         self.exchange.finish()
         loss_sum, norm = self._totals(loss)
+        self._check_finite(step + 1, loss_sum, norm)
         self.clock.barrier()
         rate = learning_rate(self.spec, step)
         self.optimizer.step(norm, rate)
@@ -85,9 +91,19 @@ class Trainer:
         mine = torch.zeros(2, dtype=torch.float64)
         mine[0] = loss.double().cpu() if self.pipeline.last and self.seat.tp_index == 0 else 0.0
         mine[1] = self.optimizer.squared_norm()
-        total = mine.to(self.device)
-        dist.all_reduce(total)
-        return float(total[0]), float(total[1]) ** 0.5
+        # On the host: some devices have no float64, and both numbers are wanted here at once.
+        dist.all_reduce(mine)
+        return float(mine[0]), float(mine[1]) ** 0.5
+
+    def _check_finite(self, step: int, loss: float, norm: float) -> None:
+        """Stop before numbers that are none reach the parameters; all ranks see the same two and stop alike."""
+        if math.isfinite(loss) and math.isfinite(norm):
+            return
+        raise UserCodeError(
+            f"step {step}: the loss is {loss:g} and the gradient's norm {norm:g}; training has diverged. Nothing of "
+            "this step was kept and earlier checkpoints are sound. Lower train.learning_rate (now "
+            f"{self.spec.learning_rate:g}) or raise train.warmup_steps (now {self.spec.warmup_steps})"
+        )
 
     def _start_clock(self) -> None:
         dist.barrier()

@@ -1,0 +1,101 @@
+"""Finding nodes for one rung of one job among what is free, what is held for it, and what it may use before others.
+
+Reads the state and changes nothing. Must not know the order of jobs, nor evict anybody.
+"""
+
+from argosy.contracts.policy import SECOND_US
+from argosy.control.domains import add, pick, remove
+from argosy.control.nodes import FOREVER
+from argosy.control.rungs import Rung
+from argosy.control.state import JobState, Reservation, State
+
+HORIZON_US = 86_400 * SECOND_US
+"""How far ahead a job without a time limit minds a maintenance window; later ones will move it."""
+
+Parts = tuple[tuple[int, ...], ...]
+
+
+def end_of(state: State, job: JobState) -> int:
+    """Say when a job would end if it started now, FOREVER without a time limit."""
+    limit_us = job.claim.time_limit_us
+    return FOREVER if limit_us is None else state.now_us + limit_us
+
+
+def find_parts(state: State, job: JobState, rung: Rung) -> Parts | None:
+    """Find free nodes for every part of a rung, each within the smallest domain that has them; None if any lacks."""
+    held_for_it = reserved_parts(state, job, rung)
+    if held_for_it is not None:
+        return held_for_it
+    extra = [number for pool, _ in rung.chips for number in borrowed_nodes(state, job, pool)]
+    if not extra and not job.avoid:
+        return _find(state, rung)
+    mine = {pool for pool, _ in rung.chips}
+    with state.nodes.lent(extra, [number for number in job.avoid if state.nodes.pool[number] in mine]):
+        return _find(state, rung)
+
+
+def reserved_parts(state: State, job: JobState, rung: Rung) -> Parts | None:
+    """Give the nodes held for a job, by parts, if it is this rung they are for and all are free."""
+    reservation = state.reservations.get(job.id)
+    if reservation is None or reservation.rung != rung or not all(map(state.nodes.is_free, reservation.nodes)):
+        return None
+    return split(rung, reservation.nodes)
+
+
+def split(rung: Rung, numbers: tuple[int, ...]) -> Parts:
+    """Deal nodes to a rung's parts in order."""
+    parts, begin = [], 0
+    for part in rung.parts:
+        parts.append(numbers[begin : begin + part.nodes])
+        begin += part.nodes
+    return tuple(parts)
+
+
+def borrowed_nodes(state: State, job: JobState, pool: int) -> list[int]:
+    """List free nodes that are withheld from others but not from this job: held for it, or free for long enough."""
+    nodes, end_us = state.nodes, end_of(state, job)
+    window_end_us = min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
+    passes: dict[str, bool] = {"": True, job.id: True}
+    found = []
+    for number in nodes.withheld[pool]:
+        if nodes.spare[number] or window_end_us > nodes.until_us[number] or number in job.avoid:
+            continue
+        lock = nodes.lock[number]
+        if lock not in passes:
+            passes[lock] = outranks(state, job, state.reservations[lock])
+        if passes[lock] or end_us <= nodes.lock_until[number]:
+            found.append(number)
+    return sorted(found)
+
+
+def outranks(state: State, job: JobState, reservation: Reservation) -> bool:
+    """Say whether a job goes before the one nodes are held for: entitled before borrowing, then priority."""
+    if reservation.pinned:
+        return False
+    other = state.jobs[reservation.job]
+    return _rank(state, job) < _rank(state, other)
+
+
+def _rank(state: State, job: JobState) -> tuple[int, int]:
+    queue = state.queue_of(job)
+    needs = state.shapes[job.shape].needs
+    return min(state.quota.depth(queue, need) for need in needs), -job.claim.priority
+
+
+def _find(state: State, rung: Rung) -> Parts | None:
+    """Place part by part; parts of one pool must not take the same nodes."""
+    nodes, parts, taken = state.nodes, [], []
+    several = len(rung.parts) > len(rung.chips)
+    for part in rung.parts:
+        domain = nodes.trees[part.pool].find(part.nodes, part.level)
+        if domain is None:
+            parts = []
+            break
+        parts.append(tuple(pick(domain, part.nodes)))
+        if several:
+            taken += parts[-1]
+            for number in parts[-1]:
+                remove(nodes.leaf[number], number)
+    for number in taken:
+        add(nodes.leaf[number], number)
+    return tuple(parts) if parts else None

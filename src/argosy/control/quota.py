@@ -1,0 +1,177 @@
+"""The queue tree: what each queue owns, borrows and lends, by chip kind, and what its jobs hold.
+
+A queue's *claim* on its parent is what it holds, or what it owns and does not lend, whichever is more; a parent holds
+the sum of its children's claims. A queue is *entitled* at the nearest ancestor within whose guarantee the new use stays.
+Limits above that ancestor do not bind: what stands in the way there was borrowed and can be reclaimed. Must not know
+jobs or nodes.
+"""
+
+from dataclasses import dataclass
+
+from argosy.contracts.policy import EVERY_KIND, NORMALISED, Policy, Queue
+
+UNLIMITED = 2**60
+WORTH_UNIT = 1000
+
+Amounts = tuple[tuple[int, int], ...]
+"""Chips by kind's number, only kinds above 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """A limit that a new use would break. held: use there already; allowed: the most there may be."""
+
+    queue: str
+    kind: str
+    held: int
+    asked: int
+    allowed: int
+
+
+class QueueRow:
+    """One queue's numbers, a list by kind each. path: its number, then its ancestors', outward."""
+
+    __slots__ = ("claim", "held", "most", "name", "own", "path", "protected", "weight_milli")
+
+    def __init__(self, name: str, kinds: int) -> None:
+        self.name = name
+        self.path: tuple[int, ...] = ()
+        self.own, self.most, self.protected = [0] * kinds, [UNLIMITED] * kinds, [0] * kinds
+        self.held, self.claim = [0] * kinds, [0] * kinds
+        self.weight_milli = 1000
+
+
+class QuotaTree:
+    """All queues over all chip kinds; the last kind counts normalised chips in thousandths.
+
+    capacity: chips in ready nodes by kind, which no sum of claims may exceed at the top.
+    """
+
+    def __init__(self, policy: Policy, kinds: tuple[str, ...]) -> None:
+        self.kinds = (*kinds, NORMALISED)
+        self.capacity = [0] * len(self.kinds)
+        self.worth = [round(policy.worth.get(kind, 1.0) * WORTH_UNIT) for kind in kinds]
+        self.number = {queue.name: index for index, queue in enumerate(policy.queues)}
+        self.rows = [QueueRow(queue.name, len(self.kinds)) for queue in policy.queues]
+        self.top_held = [0] * len(self.kinds)
+        parents = [self.number.get(queue.parent, -1) for queue in policy.queues]
+        for index, queue in enumerate(policy.queues):
+            self._fill(self.rows[index], queue)
+            path, place = [], index
+            while place >= 0 and place not in path:
+                path.append(place)
+                place = parents[place]
+            self.rows[index].path = tuple(path)
+        self._inherit(policy.queues, parents)
+        for index in sorted(range(len(self.rows)), key=lambda item: -len(self.rows[item].path)):
+            self._settle(index)
+
+    def _fill(self, row: QueueRow, queue: Queue) -> None:
+        """Read a queue's own limits; normalised ones are kept in thousandths."""
+        row.weight_milli = max(1, round(queue.weight * 1000))
+        for index, kind in enumerate(self.kinds):
+            unit = WORTH_UNIT if kind == NORMALISED else 1
+            wild = EVERY_KIND if kind != NORMALISED else ""
+            row.own[index] = queue.guarantee.get(kind, 0) * unit
+            borrow = queue.borrow.get(kind, queue.borrow.get(wild))
+            lend = queue.lend.get(kind, queue.lend.get(wild))
+            # Without a guarantee in normalised chips there is no limit in them unless one is written.
+            if borrow is not None:
+                row.most[index] = row.own[index] + borrow * unit
+            row.protected[index] = 0 if lend is None else max(0, row.own[index] - lend * unit)
+
+    def _inherit(self, queues: tuple[Queue, ...], parents: list[int]) -> None:
+        """Let a parent own at least what its children own together, from the leaves upward."""
+        for index in sorted(range(len(queues)), key=lambda item: -len(self.rows[item].path)):
+            if parents[index] >= 0:
+                parent = self.rows[parents[index]]
+                stated = queues[parents[index]].guarantee
+                siblings = [row for item, row in enumerate(self.rows) if parents[item] == parents[index]]
+                for kind, name in enumerate(self.kinds):
+                    if name not in stated:
+                        own = sum(row.own[kind] for row in siblings)
+                        if parent.most[kind] < UNLIMITED:
+                            parent.most[kind] += own - parent.own[kind]
+                        parent.own[kind] = own
+
+    def _settle(self, index: int) -> None:
+        """Work out a queue's claim at the start, when nothing is held but what is not lent."""
+        row = self.rows[index]
+        for kind in range(len(self.kinds)):
+            row.claim[kind] = max(row.held[kind], row.protected[kind])
+            above = self.rows[row.path[1]].held if len(row.path) > 1 else self.top_held
+            above[kind] += row.claim[kind]
+
+    def amounts(self, chips: dict[int, int]) -> Amounts:
+        """Make amounts of chips by kind's number, with the normalised sum added."""
+        worth = sum(count * self.worth[kind] for kind, count in chips.items())
+        return (*sorted(chips.items()), (len(self.kinds) - 1, worth))
+
+    def change(self, queue: int, amounts: Amounts, sign: int) -> None:
+        """Count a use that begins (1) or ends (-1) in a queue and in all above it."""
+        for kind, amount in amounts:
+            step = sign * amount
+            for place in self.rows[queue].path:
+                row = self.rows[place]
+                row.held[kind] += step
+                claim = max(row.held[kind], row.protected[kind])
+                step, row.claim[kind] = claim - row.claim[kind], claim
+                if not step:
+                    break
+            self.top_held[kind] += step
+
+    def depth(self, queue: int, amounts: Amounts, spared: Amounts = ()) -> int:
+        """Say how far up a new use is entitled: 0 in the queue's own guarantee, 1 in its parent's, and so on.
+
+        spared: use of the same queue that would end. The count of levels means: nowhere, all of it is borrowed.
+        """
+        less = dict(spared)
+        path = self.rows[queue].path
+        for level, place in enumerate(path):
+            row = self.rows[place]
+            if all(
+                row.held[kind] + amount - less.get(kind, 0) <= row.own[kind]
+                for kind, amount in amounts
+                if self._counts(row, kind)
+            ):
+                return level
+        return len(path)
+
+    def _counts(self, row: QueueRow, kind: int) -> bool:
+        """Say whether a kind decides on entitlement: the normalised one only where it is written."""
+        return kind < len(self.kinds) - 1 or row.own[kind] > 0
+
+    def excess(self, queue: int, amounts: Amounts, depth: int) -> Excess | None:
+        """Find the first limit that a new use would break below the ancestor where it is entitled."""
+        path = self.rows[queue].path
+        for kind, amount in amounts:
+            step = amount
+            for level, place in enumerate(path):
+                if level >= depth:
+                    break
+                row = self.rows[place]
+                if row.held[kind] + step > row.most[kind]:
+                    return self._excess(row.name, kind, row.held[kind], amount, row.most[kind])
+                step = max(row.held[kind] + step, row.protected[kind]) - row.claim[kind]
+            else:
+                if depth == len(path) and kind < len(self.kinds) - 1:
+                    if self.top_held[kind] + step > self.capacity[kind]:
+                        return self._excess("", kind, self.top_held[kind], amount, self.capacity[kind])
+        return None
+
+    def _excess(self, queue: str, kind: int, held: int, asked: int, allowed: int) -> Excess:
+        unit = WORTH_UNIT if kind == len(self.kinds) - 1 else 1
+        return Excess(
+            queue=queue, kind=self.kinds[kind], held=held // unit, asked=asked // unit, allowed=allowed // unit
+        )
+
+    def most(self, queue: int, kind: int) -> int:
+        """Give the most that a queue may ever hold of a kind, by its limits and those above it."""
+        best = UNLIMITED
+        for place in self.rows[queue].path:
+            best = min(best, self.rows[place].most[kind])
+        return best
+
+    def over(self, queue: int, kind: int) -> bool:
+        """Say whether a queue holds more of a kind than it owns."""
+        return self.rows[queue].held[kind] > self.rows[queue].own[kind]

@@ -1,0 +1,137 @@
+"""All that the core knows. Only `control.apply` changes it; everything else reads.
+
+What can be worked out from the rest (counts in trees, use in quotas, groups of waiting jobs, rungs) is kept beside it
+and rebuilt by `control.log.restore`.
+"""
+
+from dataclasses import dataclass, field
+
+from argosy.contracts.policy import SECOND_US, Policy
+from argosy.contracts.request import Claim
+from argosy.control.nodes import FOREVER, NodeTable
+from argosy.control.quota import Amounts, QuotaTree
+from argosy.control.rungs import Rung
+
+
+@dataclass(slots=True)
+class JobState:
+    """One job's life. id: `job-SEQ`. avoid: nodes it never gets again. spent: retries used, by who was to blame."""
+
+    id: str
+    number: int
+    claim: Claim
+    state: str = "waiting"
+    asked: bool = False
+    attempt: str = ""
+    attempts: int = 0
+    submitted_us: int = 0
+    since_us: int = 0
+    not_before_us: int = 0
+    avoid: tuple[int, ...] = ()
+    evidence: tuple[str, ...] = ()
+    spent: dict[str, int] = field(default_factory=dict)
+    evictions: int = 0
+    evicted_us: int = -FOREVER
+    reclaimed_us: int = -FOREVER
+    reason: str = ""
+    text: str = ""
+    ended_us: int = 0
+    rungs: tuple[Rung, ...] = ()
+    shape: int = -1
+
+
+@dataclass(slots=True)
+class AttemptState:
+    """One try at running a job: its generation, the rung it runs at, its nodes by part, and what they count for."""
+
+    id: str
+    job: str
+    rung: Rung
+    nodes: tuple[tuple[int, ...], ...]
+    began_us: int
+    ends_us: int
+    generation: int = 1
+    regrouped_us: int = 0
+    amounts: Amounts = ()
+
+    def all_nodes(self) -> tuple[int, ...]:
+        """List the nodes of all parts."""
+        return tuple(number for part in self.nodes for number in part)
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Nodes held for a waiting job. rung: what they suffice for."""
+
+    job: str
+    rung: Rung
+    nodes: tuple[int, ...]
+    from_us: int
+    pinned: bool
+    expires_us: int
+
+
+@dataclass(slots=True)
+class QueueUse:
+    """A queue's past use in normalised thousandths of chips x microseconds, faded up to a time."""
+
+    use: int = 0
+    at_us: int = 0
+
+
+GroupKey = tuple[int, int, int, str]
+"""Waiting jobs that are alike: queue's number, shape, time limit (FOREVER for none), own id where a job is special."""
+
+
+@dataclass(slots=True)
+class Shape:
+    """The rungs that many jobs share, and the chips by kind that each rung takes."""
+
+    rungs: tuple[Rung, ...]
+    needs: tuple[Amounts, ...] = ()
+
+
+class State:
+    """The whole. why: what the last pass found for each waiting job's group; never logged, never restored."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.seq = 0
+        self.now_us = 0
+        self.term = 0
+        self.policy = Policy()
+        self.nodes = NodeTable()
+        self.jobs: dict[str, JobState] = {}
+        self.attempts: dict[str, AttemptState] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.timers: list[tuple[int, str, str]] = []
+        self.cordons: list[int] = []
+        self.use: dict[str, QueueUse] = {}
+        self.early: dict[str, list[int]] = {}
+        self.ended: list[str] = []
+        self.quota = QuotaTree(self.policy, ())
+        self.shapes: list[Shape] = []
+        self.shape_number: dict[tuple[Rung, ...], int] = {}
+        self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
+        self.holding: list[set[str]] = []
+        self.why: dict[str, object] = {}
+
+    def queue_of(self, job: JobState) -> int:
+        """Give the number of a job's queue."""
+        return self.quota.number[job.claim.queue]
+
+    def kind_of_pool(self, pool: int) -> int:
+        """Give the quota kind's number of a pool."""
+        return self.quota.kinds.index(self.nodes.pools[pool].kind)
+
+    def amounts_of(self, rung: Rung) -> Amounts:
+        """Give the chips by kind that a rung takes, normalised sum included."""
+        chips: dict[int, int] = {}
+        for pool, count in rung.chips:
+            kind = self.kind_of_pool(pool)
+            chips[kind] = chips.get(kind, 0) + count
+        return self.quota.amounts(chips)
+
+    def half_life_us(self) -> int:
+        """Give the half-life of past use."""
+        return max(1, round(self.policy.half_life_s * SECOND_US))

@@ -1,0 +1,41 @@
+"""Groups of waiting jobs that are alike, so that the pass looks at each kind of wish once, not at every job.
+
+Alike means: same queue, same rungs, same time limit, nothing special. Jobs with a reservation, with nodes to avoid or
+with a retry to wait for stand alone. Only keeps the groups; must not know what is free.
+"""
+
+from bisect import bisect_left, insort
+
+from argosy.control.nodes import FOREVER
+from argosy.control.state import GroupKey, JobState, Shape, State
+
+
+def group_key(state: State, job: JobState) -> GroupKey:
+    """Give the group a waiting job belongs to."""
+    limit_us = job.claim.time_limit_us
+    special = job.avoid or job.not_before_us > job.submitted_us or job.id in state.reservations
+    limit = FOREVER if limit_us is None else limit_us
+    return state.queue_of(job), job.shape, limit, job.id if special else ""
+
+
+def enter(state: State, job: JobState) -> None:
+    """Put a waiting job into its group, by priority, then age."""
+    members = state.waiting.setdefault(group_key(state, job), [])
+    insort(members, (-job.claim.priority, job.number, job.id))
+
+
+def leave(state: State, job: JobState) -> None:
+    """Take a job out of its group."""
+    key = group_key(state, job)
+    members = state.waiting[key]
+    del members[bisect_left(members, (-job.claim.priority, job.number, job.id))]
+    if not members:
+        del state.waiting[key]
+
+
+def set_shape(state: State, job: JobState) -> None:
+    """Find or make the shape of a job's rungs."""
+    if job.rungs not in state.shape_number:
+        state.shape_number[job.rungs] = len(state.shapes)
+        state.shapes.append(Shape(job.rungs, tuple(state.amounts_of(rung) for rung in job.rungs)))
+    job.shape = state.shape_number[job.rungs]

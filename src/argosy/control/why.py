@@ -1,0 +1,108 @@
+"""Why a group of waiting jobs was not started: a code and the evidence, taken while the pass knows it.
+
+Reads the state and changes nothing. A part's verdict compares what it needs with what is free, free but kept, ready, and
+owned; a rung is as bad as its worst part; a group is as well off as its best rung.
+"""
+
+from dataclasses import dataclass
+
+from argosy.contracts.pending import Need
+from argosy.control.domains import LEVELS
+from argosy.control.nodes import FOREVER
+from argosy.control.place import HORIZON_US, end_of, outranks
+from argosy.control.quota import Excess
+from argosy.control.rungs import Rung, RungPart
+from argosy.control.state import JobState, State
+
+# From nearest to a start to furthest.
+SEVERITY = (
+    "RECLAIMING",
+    "FRAGMENTATION",
+    "RESERVED",
+    "MAINTENANCE",
+    "SPARES",
+    "RECLAIM_CAP",
+    "NO_CAPACITY",
+    "ORDER",
+    "NO_QUOTA",
+    "NODES_DOWN",
+    "NEVER_FITS",
+)
+
+
+@dataclass(slots=True)
+class Blocked:
+    """What a pass found for a group. needs: of every rung it looked at, the best first. rung: the one nearest to a start."""
+
+    code: str
+    at_us: int
+    rung: Rung | None = None
+    needs: tuple[Need, ...] = ()
+    excess: Excess | None = None
+    detail: str = ""
+
+
+def worst(codes: list[str]) -> str:
+    """Give the most severe of some codes."""
+    return max(codes, key=SEVERITY.index)
+
+
+def verdict(state: State, job: JobState, rung: Rung) -> str:
+    """Say what keeps a rung from starting now, empty when nothing does."""
+    codes = [code for part in rung.parts if (code := _part(state, job, part))]
+    return worst(codes) if codes else "NO_CAPACITY" if len(rung.parts) > len(rung.chips) else ""
+
+
+def _part(state: State, job: JobState, part: RungPart) -> str:
+    tree = state.nodes.trees[part.pool]
+    if tree.find(part.nodes, part.level) is not None and not job.avoid:
+        return ""
+    if tree.widest(part.level) < part.nodes:
+        return "NEVER_FITS"
+    if tree.top.free >= part.nodes:
+        return "FRAGMENTATION"
+    reserved, windows, spares = _kept(state, job, part.pool)
+    for code, count in (("RESERVED", reserved), ("MAINTENANCE", windows), ("SPARES", spares)):
+        if count and tree.top.free + count >= part.nodes:
+            return code
+    if tree.top.free + reserved + windows + spares >= part.nodes:
+        return "RESERVED" if reserved else "MAINTENANCE"
+    return "NODES_DOWN" if state.nodes.ready_count[part.pool] < part.nodes else "NO_CAPACITY"
+
+
+def _kept(state: State, job: JobState, pool: int) -> tuple[int, int, int]:
+    """Count free nodes of a pool that are reserved, due for maintenance, or spares."""
+    nodes, end_us = state.nodes, end_of(state, job)
+    end_us = min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
+    counts = [0, 0, 0]
+    for number in nodes.withheld[pool]:
+        if nodes.spare[number]:
+            counts[2] += 1
+        elif end_us > nodes.until_us[number]:
+            counts[1] += 1
+        elif nodes.lock[number] not in ("", job.id) and not outranks(
+            state, job, state.reservations[nodes.lock[number]]
+        ):
+            counts[0] += 1
+    return counts[0], counts[1], counts[2]
+
+
+def needs_of(state: State, rung: Rung) -> tuple[Need, ...]:
+    """Show what each part of a rung needs, beside what is free."""
+    found = []
+    for part in rung.parts:
+        tree = state.nodes.trees[part.pool]
+        largest = tree.largest(part.level)
+        found.append(
+            Need(
+                option=rung.option,
+                pool=state.nodes.pools[part.pool].name,
+                nodes=part.nodes,
+                near=LEVELS[part.level],
+                free=tree.top.free,
+                largest=largest.free,
+                domain=largest.name,
+                owned=tree.top.owned,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,103 @@
+"""One step in the making: the event, the changes decided so far (applied at once), and the commands to send after.
+
+Handlers get a Work and nothing else to write to. Must not know any particular event.
+"""
+
+from collections.abc import Iterable
+
+from argosy.contracts.command import AnyCommand, Launch, RequestOptions, RunPass, Stop, Tell, WakeAt
+from argosy.contracts.event import AnyEvent
+from argosy.contracts.policy import SECOND_US
+from argosy.control.apply import apply
+from argosy.control.change import AnyChange, Record, Refused, TimersDone, TimerSet
+from argosy.control.state import AttemptState, State
+
+
+class Work:
+    """What a handler works with."""
+
+    def __init__(self, state: State, event: AnyEvent) -> None:
+        self.state, self.event = state, event
+        self.changes: list[AnyChange] = []
+        self.commands: list[AnyCommand] = []
+        self._wants_pass = False
+
+    @property
+    def now_us(self) -> int:
+        """The event's time."""
+        return self.state.now_us
+
+    def change(self, change: AnyChange) -> None:
+        """Decide something: it holds from now on."""
+        apply(self.state, change)
+        self.changes.append(change)
+
+    def refuse(self, about: str, text: str) -> None:
+        """Note that the event is old, unknown or impossible, and that nothing came of it."""
+        self.change(Refused(about=about, text=text))
+
+    def later(self, delay_s: float, purpose: str, about: str = "") -> None:
+        """Look at something again after a while."""
+        self.at(self.now_us + round(delay_s * SECOND_US), purpose, about)
+
+    def at(self, at_us: int, purpose: str, about: str = "") -> None:
+        """Look at something again at a time."""
+        self.change(TimerSet(at_us=at_us, purpose=purpose, about=about))
+
+    def launch(self, attempt: AttemptState) -> None:
+        """Have the current generation of an attempt run."""
+        names = tuple(self.state.nodes.names(part) for part in attempt.nodes)
+        self.commands.append(
+            Launch(
+                id=self._id(),
+                term=self.state.term,
+                attempt=attempt.id,
+                generation=attempt.generation,
+                job=attempt.job,
+                option=attempt.rung.option,
+                size=attempt.rung.size,
+                nodes=names,
+            )
+        )
+
+    def stop(self, attempt: AttemptState, numbers: Iterable[int], reason: str, by_us: int) -> None:
+        """Have an attempt leave nodes."""
+        names = self.state.nodes.names(numbers)
+        if names:
+            self.commands.append(
+                Stop(
+                    id=self._id(),
+                    term=self.state.term,
+                    attempt=attempt.id,
+                    generation=attempt.generation,
+                    nodes=names,
+                    reason=reason,
+                    by_us=by_us,
+                )
+            )
+
+    def ask_options(self, job: str, reason: str, nodes: tuple[int, ...] = ()) -> None:
+        """Have the planner find ways to run a job."""
+        names = self.state.nodes.names(nodes)
+        self.commands.append(
+            RequestOptions(id=self._id(), term=self.state.term, job=job, reason=reason, nodes=names)
+        )
+
+    def tell(self, about: str, text: str) -> None:
+        """Let people know."""
+        self.commands.append(Tell(id=self._id(), term=self.state.term, about=about, text=text))
+
+    def want_pass(self) -> None:
+        """Have the pass run soon."""
+        self._wants_pass = True
+
+    def record(self) -> Record:
+        """Close the step: one request for a pass and one for the next time, whatever asked for them."""
+        if self._wants_pass:
+            self.commands.append(RunPass(id=self._id(), term=self.state.term))
+        if self.state.timers and any(isinstance(change, TimerSet | TimersDone) for change in self.changes):
+            self.commands.append(WakeAt(id=self._id(), term=self.state.term, at_us=self.state.timers[0][0]))
+        return Record(event=self.event, changes=tuple(self.changes), commands=tuple(self.commands))
+
+    def _id(self) -> str:
+        return f"{self.state.seq}.{len(self.commands)}"

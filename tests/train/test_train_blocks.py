@@ -1,0 +1,132 @@
+"""Blocks: which rectangle of which parameter each rank exchanges, updates and saves."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from argosy.comm.groups import held_units, seat_of
+from argosy.contracts.plan import Plan
+from argosy.train.blocks import Block, buckets_of, completion_order, local_block
+from argosy.train.decoder import unit_of
+from argosy.train.weights.names import parameter_shapes
+from support.training import config, drawn_replicas, plan_of, replica, shape_of
+
+LAYERS = 6
+LAWS = settings(max_examples=30, deadline=None, derandomize=True)
+UNTIED, TIED = config(LAYERS, qk_norm=True), config(LAYERS, tied=True)
+TEXTS = st.sampled_from([UNTIED, TIED])
+
+
+def parameters_of(plan: Plan, rank: int, text: str) -> dict[str, tuple[int, ...]]:
+    """Give the whole sizes of what a rank's stage holds."""
+    seat = seat_of(plan, rank)
+    held = held_units(plan, plan.replicas[seat.replica].stages[seat.stage])
+    return {n: s for n, s in parameter_shapes(shape_of(text)).items() if unit_of(n, LAYERS) in held}
+
+
+def all_buckets(plan: Plan, text: str):
+    """Give every rank's buckets."""
+    return {
+        rank: buckets_of(plan, seat_of(plan, rank), parameters_of(plan, rank, text)) for rank in range(plan.world_size)
+    }
+
+
+def region(block: Block):
+    """Give a block as an index."""
+    return tuple(slice(o, o + s) for o, s in zip(block.offsets, block.sizes, strict=True))
+
+
+def coverage(blocks, text: str) -> dict[str, torch.Tensor]:
+    """Count how often each element of each parameter is covered."""
+    counts = {name: torch.zeros(sizes, dtype=torch.int64) for name, sizes in parameter_shapes(shape_of(text)).items()}
+    for block in blocks:
+        counts[block.name][region(block)] += 1
+    return counts
+
+
+class TestCover:
+    """Nothing is left out and nothing counts twice."""
+
+    @LAWS
+    @given(replicas=drawn_replicas(degrees=(1, 2)), text=TEXTS, zero=st.integers(0, 1))
+    def test_counted_blocks_cover_every_parameter_once(self, replicas, text, zero):
+        """The counted blocks of all ranks, which norm and checkpoint are made of, cover each element exactly once."""
+        found = all_buckets(plan_of(replicas, text, zero=zero), text)
+        counted = [block for buckets in found.values() for b in buckets if b.counted for block in b.own]
+        assert all((count == 1).all() for count in coverage(counted, text).values())
+
+    @LAWS
+    @given(replicas=drawn_replicas(degrees=(1, 2)), text=TEXTS, zero=st.integers(0, 1))
+    def test_members_agree(self, replicas, text, zero):
+        """All members of a bucket name the same segments, each owns another, and all lie within what it holds."""
+        plan = plan_of(replicas, text, zero=zero)
+        owners: dict[object, list[int]] = {}
+        for rank, buckets in all_buckets(plan, text).items():
+            seat, sizes = seat_of(plan, rank), parameters_of(plan, rank, text)
+            for bucket in buckets:
+                owners.setdefault((bucket.unit, bucket.members, bucket.segments), []).append(bucket.owned)
+                for block in (block for segment in bucket.segments for block in segment):
+                    local = local_block(plan, seat, block.name, sizes[block.name])
+                    assert all(o >= lo for o, lo in zip(block.offsets, local.offsets, strict=True))
+                    ends = zip(block.offsets, block.sizes, local.offsets, local.sizes, strict=True)
+                    assert all(o + s <= lo + ls for o, s, lo, ls in ends)
+        for (_, members, segments), owned in owners.items():
+            assert sorted(owned) == (list(range(len(members))) if len(segments) > 1 else [0] * len(members))
+
+    def test_zero_shares_rows_evenly(self):
+        """Three owners of a matrix of 32 rows own 10, 11 and 11 of them."""
+        plan = plan_of([replica([LAYERS], 1) for _ in range(3)], zero=1)
+        first = buckets_of(plan, seat_of(plan, 0), {"layers.0.mlp.down.weight": (32, 64)})
+        segments = next(bucket for bucket in first if bucket.unit == 0).segments
+        assert [block.sizes for (block,) in segments] == [(10, 64), (11, 64), (11, 64)]
+
+    def test_nothing_empty_is_owned(self):
+        """Where there are more owners than rows some own nothing, and no empty block travels."""
+        plan = plan_of([replica([LAYERS], 1) for _ in range(3)], zero=1)
+        first = buckets_of(plan, seat_of(plan, 0), {"norm.weight": (2,)})
+        assert [len(s) for s in next(b for b in first if b.unit == LAYERS).segments] == [0, 1, 1]
+
+
+class TestLocalBlock:
+    """What TP leaves on a rank."""
+
+    def rank_1(self, name: str, sizes) -> Block:
+        """Give the block on the second of two TP ranks."""
+        plan = plan_of([replica([LAYERS], 1, tp=2)])
+        return local_block(plan, seat_of(plan, 1), name, sizes)
+
+    @pytest.mark.parametrize(
+        ("name", "offsets", "sizes"),
+        [
+            ("layers.2.attention.q.weight", (16, 0), (16, 8)),
+            ("layers.2.attention.q.bias", (16,), (16,)),
+            ("layers.2.attention.o.weight", (0, 4), (32, 4)),
+            ("layers.2.mlp.gate.weight", (16, 0), (16, 8)),
+            ("layers.2.mlp.down.weight", (0, 4), (32, 4)),
+            ("embedding.weight", (16, 0), (16, 8)),
+            ("head.weight", (16, 0), (16, 8)),
+            ("layers.2.mlp_norm.weight", (0,), (32,)),
+            ("layers.2.attention.q_norm.weight", (0,), (32,)),
+        ],
+    )
+    def test_is_its_slice(self, name, offsets, sizes):
+        """Outputs of q, k, v, gate, up and rows of the vocabulary are cut; o and down by inputs; norms not at all."""
+        whole = (32, 8) if len(sizes) == 2 else (32,)
+        assert self.rank_1(name, whole) == Block(name=name, offsets=offsets, sizes=sizes)
+
+
+class TestOrder:
+    """When units are done."""
+
+    def test_last_layer_first(self):
+        """Backward completes head, then layers downwards, then the embedding."""
+        plan = plan_of([replica([2, 4], 2)])
+        assert completion_order(plan, seat_of(plan, 0)) == (1, 0, -1)
+        assert completion_order(plan, seat_of(plan, 1)) == (6, 5, 4, 3, 2)
+
+    def test_copy_of_a_tied_embedding_leads(self):
+        """The last stage has the tied embedding's gradient with the head's; a lone stage has it at the very end."""
+        plan = plan_of([replica([2, 4], 2), replica([LAYERS], 1)], TIED)
+        assert completion_order(plan, seat_of(plan, 1))[:2] == (-1, 6)
+        assert completion_order(plan, seat_of(plan, 2)) == (6, 5, 4, 3, 2, 1, 0, -1)
