@@ -1,15 +1,19 @@
 """Gradients on their way: when buckets leave, what they sum, and what comes back after a sharded update."""
 
+import itertools
+
 import pytest
 import torch
 
 from argosy.comm.buckets import FlatBucket
 from argosy.comm.groups import Groups, make_groups, seat_of
+from argosy.model.memory import rank_parameters, state_bytes
+from argosy.model.numerics import numerics
 from argosy.train.blocks import Block
 from argosy.train.exchange import GradientExchange, view_of
 from argosy.train.optimizer import BlockOptimizer
 from argosy.train.stage import LocalStage, make_stage
-from argosy.train.tensor_parallel import local_gradient, local_tensor
+from argosy.train.tensor_parallel import local_tensor
 from support.training import config, job, plan_of, replica, shape_of
 from support.worlds import PEER_TIMEOUT, in_world
 
@@ -162,6 +166,32 @@ class TestReplicas:
         assert max(halves) < 1.1 * min(halves)
 
 
+@pytest.mark.slow
+class TestBytes:
+    """What a rank keeps per parameter is what the planner counts."""
+
+    @pytest.mark.parametrize(("zero", "dtype"), [(0, torch.float32), (1, torch.float32)], ids=["whole", "sharded"])
+    def test_are_those_of_the_planner(self, zero, dtype):
+        """Parameters, flat buffers and moments of two replicas take the bytes of `model.memory`, within 5 %."""
+
+        def kept(rank: int) -> int:
+            stage, exchange = built(PAIR, rank, TEXT, zero, dtype)
+            tensors = list(stage.parameters.values())
+            for flat in exchange.flats:
+                tensors += [flat.flat, flat.gathered] if flat.gathered is not None else [flat.flat]
+                tensors += [flat.reduced] if flat.sharded else []
+            for _, first, second in BlockOptimizer(job().train, exchange).moments():
+                tensors += [first, second]
+            return sum(tensor.nbytes for tensor in tensors)
+
+        how = numerics("fp32")
+        shape, shards = shape_of(TEXT), 2 if zero else 1
+        states = [state_bytes(shape, unit, how, optimizer_shards=shards) for unit in shape.units]
+        updates = sum(rank_parameters(shape, unit) * how.update_bytes // shards for unit in shape.units)
+        wanted = sum(state.total - state.gradients for state in states) - updates
+        assert in_world(2, kept) == pytest.approx([wanted] * 2, rel=0.05)
+
+
 QWEN2 = TEXT.replace('"llama"', '"qwen2"').replace("LlamaFor", "Qwen2For")
 
 
@@ -175,25 +205,33 @@ class TestTensorParallel:
         ids=["llama", "tied", "query and key norms", "biases"],
     )
     def test_gradients_are_slices_of_the_whole(self, text):
-        """Each TP rank's gradients are its slices of what one rank alone computes; whole ones are equal on both."""
+        """The sums of both TP ranks are slices of what one rank alone computes, and together all of it."""
         whole = bare(text)
         whole.model(tokens()).float().square().mean().backward()
 
-        def grads(rank: int):
-            plan = plan_of([replica([2], 1, tp=2)], text)
-            seat = seat_of(plan, rank)
-            groups = make_groups(plan, seat, PEER_TIMEOUT)
-            stage = make_stage(plan, job(), seat, shape_of(text), groups.tensor, CPU)
-            exchange = GradientExchange(plan, seat, stage, groups, torch.float32)
-            exchange.begin(2)
-            stage.model(tokens()).float().square().mean().backward()
-            for unit in exchange._names:
-                exchange._sum_partial(unit)
-            found = {name: local_gradient(p).tolist() for name, p in stage.parameters.items()}
-            return found, stage.local
+        def sums(rank: int) -> list[tuple[Block, list[float]]]:
+            exchange = self.exchanged(text, rank)
+            found = []
+            for bucket, flat in zip(exchange.buckets, exchange.flats, strict=True):
+                parts = flat.reduced[: sum(b.numel for b in bucket.own)].split([b.numel for b in bucket.own])
+                found += [(block, part.tolist()) for block, part in zip(bucket.own, parts, strict=True)]
+            return found
 
-        for found, local in in_world(2, grads):
-            for name, gradient in found.items():
-                block = local[name]
-                wanted = view_of(whole.parameters[name].grad, whole.local[name], block)
-                torch.testing.assert_close(torch.tensor(gradient), wanted, rtol=1e-4, atol=1e-7)
+        covered = dict.fromkeys(whole.parameters, 0)
+        for block, part in itertools.chain(*in_world(2, sums)):
+            wanted = view_of(whole.parameters[block.name].grad, whole.local[block.name], block)
+            torch.testing.assert_close(torch.tensor(part).view(block.sizes), wanted, rtol=1e-4, atol=1e-7)
+            covered[block.name] += block.numel
+        assert covered == {name: p.numel() for name, p in whole.parameters.items()}
+
+    def exchanged(self, text: str, rank: int) -> GradientExchange:
+        """Run one step's gradients of one of two TP ranks."""
+        plan = plan_of([replica([2], 1, tp=2)], text)
+        seat = seat_of(plan, rank)
+        groups = make_groups(plan, seat, PEER_TIMEOUT)
+        stage = make_stage(plan, job(), seat, shape_of(text), groups.tensor, CPU)
+        exchange = GradientExchange(plan, seat, stage, groups, torch.float32)
+        exchange.begin(1)
+        stage.model(tokens()).float().square().mean().backward()
+        exchange.finish()
+        return exchange

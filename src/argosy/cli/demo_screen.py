@@ -32,6 +32,7 @@ class DemoScreen(TrainScreen):
         """Show the data, then the plan."""
         self.data_status.show(data_text(info, "the Python standard library's source, "), final=True)
         self.say("plan", self._plan_text)
+        self.starting()
 
     def ended(self, ended: Ended) -> None:
         """Show the figures, and the ones that matter in a line."""

@@ -59,7 +59,7 @@ COMMANDS: dict[str, Entry] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code; arguments: those of the process unless given."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(arguments)
     except BrokenPipeError:
@@ -79,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return BadInputError.exit_code
         _say(bug_text(error))
         return BUG_CODE
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def load(name: str) -> Any:

@@ -105,6 +105,12 @@ class Screen:
     def prepared(self, info: TokenSetInfo) -> None:
         """Show what the data is."""
         self.data_status.show(data_text(info), final=True)
+        self.starting()
+
+    def starting(self) -> None:
+        """Say that ranks start, where the line is written over by the first step."""
+        if self._plan is not None and self.console.is_terminal:
+            self.status.show(f"{'start':{LABEL}}{self._plan.world_size} ranks")
 
     def heard(self, message: Upward) -> None:
         """Show steps, checkpoints and notes; failures are told at the end."""

@@ -1,7 +1,7 @@
 """What the core wants done: every output of `control.core.step`; whoever drives it turns these into deeds.
 
-Commands leave after the log's record is committed. Each carries the term and an id (`SEQ.INDEX`), so an agent can refuse
-what is old (`contracts.fencing`) and one sent twice does no harm. Pure data.
+Commands leave after the log's record is committed. Each carries the term and an id (`SEQ.INDEX`), so an agent can
+refuse what is old (`contracts.fencing`) and one sent twice does no harm. Pure data.
 """
 
 import msgspec

@@ -22,7 +22,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
 
 
 class TermBegan(Event, frozen=True, kw_only=True, tag="term_began"):
-    """This writer leads from now on; its term is the event's."""
+    """The writer leads from now on; its term is the event's."""
 
 
 class PolicyChanged(Event, frozen=True, kw_only=True, tag="policy_changed"):

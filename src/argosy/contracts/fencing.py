@@ -1,45 +1,47 @@
 """How an agent refuses what is old: a command counts only if its term and generation are the newest it has seen.
 
-Pure state of one agent; it must not know how commands arrive. A command seen before is refused as well, so messages
-may be doubled and reordered freely.
+A stop closes its generation: a launch of the same generation that arrives later, held up on the way, is refused. Pure
+state of one agent process; it must not know how commands arrive, except that none sent to a former process reaches it.
 """
 
 from dataclasses import dataclass, field
 
-SEEN_MAX = 4096
+ATTEMPTS_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """What a command is judged by. generation: -1 for a command that is about no attempt."""
+    """What a command is judged by. stops: it ends the generation rather than runs it."""
 
     term: int
-    command: str
-    attempt: str = ""
-    generation: int = -1
+    attempt: str
+    generation: int
+    stops: bool = False
 
 
 @dataclass(slots=True)
 class Fence:
-    """What an agent remembers: the highest term, each attempt's highest generation, and the last commands."""
+    """What an agent remembers: the highest term, and the newest generation of each attempt, closed or not."""
 
     term: int = 0
     generations: dict[str, int] = field(default_factory=dict)
-    seen: dict[str, None] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)
 
     def refusal(self, stamp: Stamp) -> str:
         """Judge a command and remember it: empty when it is to be obeyed, else why it is refused."""
         if stamp.term < self.term:
             return f"term {stamp.term} is over; {self.term} leads"
         newest = self.generations.get(stamp.attempt, -1)
-        if stamp.attempt and stamp.generation < newest:
+        if stamp.generation < newest:
             return f"generation {stamp.generation} of {stamp.attempt} is over; {newest} is current"
-        if stamp.command in self.seen:
-            return f"command {stamp.command} was obeyed already"
+        if not stamp.stops and stamp.generation <= self.closed.get(stamp.attempt, -1):
+            return f"generation {stamp.generation} of {stamp.attempt} was stopped"
         self.term = stamp.term
-        if stamp.attempt:
-            self.generations[stamp.attempt] = stamp.generation
-        self.seen[stamp.command] = None
-        if len(self.seen) > SEEN_MAX:
-            del self.seen[next(iter(self.seen))]
+        self.generations[stamp.attempt] = stamp.generation
+        if stamp.stops:
+            self.closed[stamp.attempt] = stamp.generation
+        if len(self.generations) > ATTEMPTS_MAX:
+            oldest = next(iter(self.generations))
+            del self.generations[oldest]
+            self.closed.pop(oldest, None)
         return ""

@@ -16,7 +16,7 @@ CODES: dict[str, str] = {
     "RESERVED": "free nodes are held for a job ahead, and this one would not end in time",
     "MAINTENANCE": "free nodes are due for maintenance before this job would end",
     "SPARES": "free nodes are kept as spares",
-    "NODES_DOWN": "enough nodes exist, but too many are down, cordoned or in quarantine",
+    "NODES_DOWN": "enough nodes exist, but too many are down, cordoned, in quarantine or have failed this job",
     "RECLAIMING": "nodes are being freed for this job",
     "RECLAIM_CAP": "taking lent nodes back would stop more than the cap allows",
     "NEVER_FITS": "the fleet as it is now can never hold it",

@@ -94,10 +94,10 @@ class Policy:
     """Everything about sharing that people decide; changing it is an event.
 
     spares: site -> healthy idle nodes kept for replacements, of each class there. worth: chip kind -> what one chip
-    counts in normalised chips, 1 where absent. half_life_s: of past use in the fair share. lease_s: after it a node that
-    does not answer has parked its ranks. gather_s: how long failures are gathered, so that nodes are replaced together.
-    prepare_s: the longest a launch may take. reservations: held at once per class for blocked gangs. hold_after_s: a
-    blocked gang whose start no time limit tells keeps nodes that fall free once it has waited so long.
+    counts in normalised chips, 1 where absent. half_life_s: of past use in the fair share. lease_s: after it a node
+    that does not answer has parked its ranks. gather_s: how long failures are gathered, so that nodes are replaced
+    together. prepare_s: the longest a launch may take. reservations: held at once per class for blocked gangs.
+    hold_after_s: a blocked gang whose start no time limit tells keeps nodes that fall free once it has waited so long.
     """
 
     queues: tuple[Queue, ...] = (Queue(name="default"),)

@@ -9,7 +9,16 @@ OBSERVED = ("unknown", "up", "suspect", "down")
 INTENTS = ("open", "cordoned", "draining")
 TRUSTS = ("ok", "quarantined")
 JOB_STATES = ("waiting", "reserved", "preparing", "running", "recovering", "stopping", "ended")
-ENDINGS = ("done", "failed_user", "failed_infrastructure", "never_fits", "refused", "stopped", "time_limit", "preempted")
+ENDINGS = (
+    "done",
+    "failed_user",
+    "failed_infrastructure",
+    "never_fits",
+    "refused",
+    "stopped",
+    "time_limit",
+    "preempted",
+)
 BLAMES = ("user", "infrastructure", "preemption")
 
 

@@ -6,6 +6,7 @@ Must not know why: passes, recovery and people's wishes all come down to these.
 from collections.abc import Iterable
 
 from argosy.contracts.policy import SECOND_US
+from argosy.control.chance import chance
 from argosy.control.change import (
     AttemptBegan,
     AttemptGone,
@@ -16,7 +17,6 @@ from argosy.control.change import (
     NodesLeft,
     Unreserved,
 )
-from argosy.control.chance import chance
 from argosy.control.nodes import FOREVER
 from argosy.control.rungs import Rung
 from argosy.control.state import AttemptState, JobState
@@ -89,6 +89,18 @@ def finish_stop(work: Work, job: JobState) -> None:
     else:
         work.change(JobMoved(job=job.id, to="ended", reason=job.reason, text=job.text))
         work.tell(job.id, f"ended: {job.reason}" + (f", {job.text}" if job.text else ""))
+    work.want_pass()
+
+
+def free(work: Work, numbers: tuple[int, ...]) -> None:
+    """Free nodes that surely run nothing, and close the attempts that waited for them."""
+    state = work.state
+    holders = sorted({state.nodes.holder[number] for number in numbers} & set(state.attempts))
+    work.change(NodesFreed(nodes=numbers))
+    for name in holders:
+        job = state.jobs[state.attempts[name].job]
+        if job.state == "stopping" and job.attempt == name:
+            finish_stop(work, job)
     work.want_pass()
 
 

@@ -140,7 +140,7 @@ class JobSpent(Change, frozen=True, kw_only=True, tag="spent"):
 
 
 class JobTold(Change, frozen=True, kw_only=True, tag="evidence"):
-    """This evidence has acted on the job; avoid: nodes it never gets again."""
+    """A piece of evidence has acted on the job; avoid: nodes it never gets again."""
 
     job: str
     evidence: str = ""

@@ -7,7 +7,7 @@ settles at. Pure arithmetic.
 _STEPS = 64
 # 2^(-k/64) in 2^30ths: a table of integers, since libraries differ in the last bit of powers.
 _SHIFT = 30
-_TABLE = tuple(round(2.0 ** (_SHIFT - step / _STEPS)) for step in range(_STEPS))
+_TABLE: tuple[int, ...] = tuple(round(2.0 ** (_SHIFT - step / _STEPS)) for step in range(_STEPS))
 _LN2_PPM = 693_147
 
 

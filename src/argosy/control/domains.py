@@ -94,6 +94,14 @@ def own(leaf: Domain, change: int) -> None:
         place = place.parent
 
 
+def domain_at(leaf: Domain, level: int) -> Domain:
+    """Give the domain of a level that a rack lies in."""
+    place, wanted = leaf, min(max(level, RACK), SITE)
+    while place.level < wanted and place.parent is not None:
+        place = place.parent
+    return place
+
+
 def pick(domain: Domain, count: int) -> list[int]:
     """Choose free nodes of a domain: whole racks first, the rest from the rack that it leaves fullest."""
     return list(_picked(domain, count))

@@ -1,24 +1,19 @@
 """The pass: one order over all waiting jobs, and for each group a start, a reclaim, a hold, or the reason it waits.
 
-Runs on PassDue. At most STARTS_MAX jobs start in one pass; then another is asked for. Must not know how nodes are found,
-held or freed.
+Runs on PassDue. At most STARTS_MAX jobs start in one pass; then another is asked for. Must not know how nodes are
+found, held or freed.
 """
 
 from argosy.control.attempts import start
 from argosy.control.grow import grow
 from argosy.control.order import Lane, Order
 from argosy.control.place import find_parts
-from argosy.control.quota import Excess
-from argosy.control.reclaim import reclaim
-from argosy.control.reserve import reserve
-from argosy.control.rungs import Rung
+from argosy.control.settle import Blocked, not_ready, settle
 from argosy.control.spares import keep_spares
 from argosy.control.state import GroupKey, JobState, State
-from argosy.control.why import SEVERITY, Blocked, needs_of, verdict
 from argosy.control.work import Work
 
 STARTS_MAX = 4_000
-NEEDS_MAX = 6
 
 
 class Pass:
@@ -56,14 +51,18 @@ def count_capacity(state: State) -> None:
 def _look_at(run: Pass, lane: Lane, group: GroupKey, job: JobState) -> None:
     """Start the first job of a group, try it with more borrowing later, or find it blocked."""
     state = run.state
-    code = _not_ready(state, job)
-    if code:
-        _block(run, lane, group, Blocked(code, state.now_us))
+    early = not_ready(state, job)
+    if early is not None:
+        _block(run, lane, group, early)
         return
     shape = state.shapes[job.shape]
     depths = [state.quota.depth(lane.queue, need) for need in shape.needs]
     for rung, need, depth in zip(shape.rungs, shape.needs, depths, strict=True):
-        if depth <= lane.tier and not _closed(run, lane, rung) and not state.quota.excess(lane.queue, need, depth):
+        if (
+            depth <= lane.tier
+            and not _closed(run, lane.queue, rung.chips)
+            and not state.quota.excess(lane.queue, need, depth)
+        ):
             parts = find_parts(state, job, rung)
             if parts is not None:
                 start(run.work, job, rung, parts)
@@ -73,22 +72,14 @@ def _look_at(run: Pass, lane: Lane, group: GroupKey, job: JobState) -> None:
     if max(depths) > lane.tier:
         lane.tier = min(depth for depth in depths if depth > lane.tier)
         return
-    _block(run, lane, group, _settle(run, lane, job, depths))
+    closed = run.closed.get(lane.queue, set())
+    _block(run, lane, group, settle(run.work, job, depths, closed))
 
 
-def _not_ready(state: State, job: JobState) -> str:
-    """Say why a job is not even looked at."""
-    if state.policy.queues[state.queue_of(job)].state == "draining":
-        return "QUEUE_DRAINING"
-    if job.not_before_us > state.now_us:
-        return "BACKOFF"
-    return "" if job.shape >= 0 and job.rungs else "NO_OPTIONS"
-
-
-def _closed(run: Pass, lane: Lane, rung: Rung) -> bool:
-    """Say whether a job ahead in a strict queue waits for one of a rung's pools."""
-    closed = run.closed.get(lane.queue)
-    return closed is not None and any(pool in closed for pool, _ in rung.chips)
+def _closed(run: Pass, queue: int, chips: tuple[tuple[int, int], ...]) -> bool:
+    """Say whether a job ahead in a strict queue waits for one of these pools."""
+    closed = run.closed.get(queue)
+    return closed is not None and any(pool in closed for pool, _ in chips)
 
 
 def _block(run: Pass, lane: Lane, group: GroupKey, blocked: Blocked) -> None:
@@ -100,33 +91,3 @@ def _block(run: Pass, lane: Lane, group: GroupKey, blocked: Blocked) -> None:
     if strict and blocked.code not in ("QUEUE_DRAINING", "BACKOFF", "NO_OPTIONS", "NEVER_FITS", "ORDER"):
         pools = {pool for rung in state.shapes[group[1]].rungs for pool, _ in rung.chips}
         run.closed.setdefault(lane.queue, set()).update(pools)
-
-
-def _settle(run: Pass, lane: Lane, job: JobState, depths: list[int]) -> Blocked:
-    """Find what each rung lacks; free nodes for a job that is entitled to them, or hold some for it."""
-    state = run.state
-    shape = state.shapes[job.shape]
-    codes: list[tuple[str, Rung, Excess | None]] = []
-    for rung, need, depth in zip(shape.rungs, shape.needs, depths, strict=True):
-        excess = state.quota.excess(lane.queue, need, depth)
-        if _closed(run, lane, rung):
-            codes.append(("ORDER", rung, None))
-        elif excess is not None:
-            codes.append(("NO_QUOTA", rung, excess))
-        else:
-            codes.append((verdict(state, job, rung) or "NO_CAPACITY", rung, None))
-    code, rung, excess = min(codes, key=lambda item: SEVERITY.index(item[0]))
-    detail = ""
-    reservation = state.reservations.get(job.id)
-    if reservation is not None and reservation.expires_us:
-        code = "RECLAIMING"
-    elif code not in ("ORDER", "NO_QUOTA", "NEVER_FITS"):
-        freed, detail = reclaim(run.work, job, [item[1] for item in codes if item[0] not in ("ORDER", "NO_QUOTA")])
-        code = freed or code
-        if not freed or freed == "RECLAIM_CAP":
-            reserve(run.work, job, rung)
-    shown = [rung, *(other for _, other, _ in codes if other is not rung)][:NEEDS_MAX]
-    needs = tuple(need for item in shown for need in needs_of(state, item))
-    return Blocked(code, state.now_us, rung, needs, excess, detail)
-
-

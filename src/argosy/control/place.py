@@ -84,7 +84,9 @@ def _rank(state: State, job: JobState) -> tuple[int, int]:
 
 def _find(state: State, rung: Rung) -> Parts | None:
     """Place part by part; parts of one pool must not take the same nodes."""
-    nodes, parts, taken = state.nodes, [], []
+    nodes = state.nodes
+    parts: list[tuple[int, ...]] = []
+    taken: list[int] = []
     several = len(rung.parts) > len(rung.chips)
     for part in rung.parts:
         domain = nodes.trees[part.pool].find(part.nodes, part.level)

@@ -1,9 +1,9 @@
 """The queue tree: what each queue owns, borrows and lends, by chip kind, and what its jobs hold.
 
 A queue's *claim* on its parent is what it holds, or what it owns and does not lend, whichever is more; a parent holds
-the sum of its children's claims. A queue is *entitled* at the nearest ancestor within whose guarantee the new use stays.
-Limits above that ancestor do not bind: what stands in the way there was borrowed and can be reclaimed. Must not know
-jobs or nodes.
+the sum of its children's claims. A queue is *entitled* at the nearest ancestor within whose guarantee the new use
+stays. Limits above that ancestor do not bind: what stands in the way there was borrowed and can be reclaimed. Must not
+know jobs or nodes.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class QueueRow:
 class QuotaTree:
     """All queues over all chip kinds; the last kind counts normalised chips in thousandths.
 
-    capacity: chips in ready nodes by kind, which no sum of claims may exceed at the top.
+    capacity: chips in ready nodes by kind, which claims may not exceed at the top by borrowing. used: chips held.
     """
 
     def __init__(self, policy: Policy, kinds: tuple[str, ...]) -> None:
@@ -53,7 +53,7 @@ class QuotaTree:
         self.worth = [round(policy.worth.get(kind, 1.0) * WORTH_UNIT) for kind in kinds]
         self.number = {queue.name: index for index, queue in enumerate(policy.queues)}
         self.rows = [QueueRow(queue.name, len(self.kinds)) for queue in policy.queues]
-        self.top_held = [0] * len(self.kinds)
+        self.top_held, self.used = [0] * len(self.kinds), [0] * len(self.kinds)
         parents = [self.number.get(queue.parent, -1) for queue in policy.queues]
         for index, queue in enumerate(policy.queues):
             self._fill(self.rows[index], queue)
@@ -111,6 +111,7 @@ class QuotaTree:
         """Count a use that begins (1) or ends (-1) in a queue and in all above it."""
         for kind, amount in amounts:
             step = sign * amount
+            self.used[kind] += step
             for place in self.rows[queue].path:
                 row = self.rows[place]
                 row.held[kind] += step
@@ -154,9 +155,10 @@ class QuotaTree:
                     return self._excess(row.name, kind, row.held[kind], amount, row.most[kind])
                 step = max(row.held[kind] + step, row.protected[kind]) - row.claim[kind]
             else:
-                if depth == len(path) and kind < len(self.kinds) - 1:
-                    if self.top_held[kind] + step > self.capacity[kind]:
-                        return self._excess("", kind, self.top_held[kind], amount, self.capacity[kind])
+                # Where nothing is kept from lending, the nodes themselves are the limit.
+                kept = self.top_held[kind] > self.used[kind] and kind < len(self.kinds) - 1
+                if depth == len(path) and kept and self.top_held[kind] + step > self.capacity[kind]:
+                    return self._excess("", kind, self.top_held[kind], amount, self.capacity[kind])
         return None
 
     def _excess(self, queue: str, kind: int, held: int, asked: int, allowed: int) -> Excess:

@@ -1,11 +1,11 @@
-"""Holding nodes for blocked gangs, so that small jobs do not starve them: who ends when, and which domain is free first.
+"""Holding nodes for blocked gangs, so that small jobs do not starve them: who ends when, which domain is free first.
 
 Jobs behind may still use held nodes if their time limit ends before the gang can start (backfill). Must not evict.
 """
 
 from argosy.contracts.policy import SECOND_US
 from argosy.control.change import Reserved, Unreserved
-from argosy.control.domains import RACK, SITE, Domain
+from argosy.control.domains import Domain, domain_at
 from argosy.control.nodes import FOREVER
 from argosy.control.place import end_of
 from argosy.control.rungs import Rung, RungPart
@@ -36,8 +36,9 @@ def reserve(work: Work, job: JobState, rung: Rung) -> None:
     if from_us >= FOREVER and waited_us < state.policy.hold_after_s * SECOND_US:
         work.later(state.policy.hold_after_s - waited_us / SECOND_US, "pass")
         return
-    pinned = from_us >= FOREVER
-    work.change(Reserved(job=job.id, rung=rung, nodes=numbers, from_us=from_us, pinned=pinned))
+    # Nobody can promise to end before an unknown time, so nobody may use the nodes meanwhile.
+    known_us = 0 if from_us >= FOREVER else from_us
+    work.change(Reserved(job=job.id, rung=rung, nodes=numbers, from_us=known_us))
 
 
 def still_good(state: State, job: JobState) -> bool:
@@ -45,8 +46,7 @@ def still_good(state: State, job: JobState) -> bool:
     reservation = state.reservations[job.id]
     nodes = state.nodes
     return reservation.rung in job.rungs and all(
-        nodes.ready[number] and nodes.lock[number] == job.id and number not in job.avoid
-        for number in reservation.nodes
+        nodes.ready[number] and nodes.lock[number] == job.id and number not in job.avoid for number in reservation.nodes
     )
 
 
@@ -95,14 +95,6 @@ def _soonest(state: State, job: JobState, part: RungPart, taken: set[int]) -> tu
         if best is None or rank < best[0]:
             best = (rank, [number for _, number in chosen])
     return None if best is None else (best[0][0], best[1])
-
-
-def domain_at(leaf: Domain, level: int) -> Domain:
-    """Give the domain of a level that a rack lies in."""
-    place, wanted = leaf, min(max(level, RACK), SITE)
-    while place.level < wanted and place.parent is not None:
-        place = place.parent
-    return place
 
 
 def free_times(state: State, job: JobState, pool: int) -> dict[int, int]:

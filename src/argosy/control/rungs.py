@@ -66,9 +66,7 @@ def _rung(name: str, index: int, size: Size, pools: list[Pool], pool_number: dic
     chips: dict[int, int] = {}
     for part in parts:
         chips[part.pool] = chips.get(part.pool, 0) + part.nodes * pools[part.pool].chips_per_node
-    return Rung(
-        name, index, parts, tuple(sorted(chips.items())), size.tokens_per_second, size.cost_per_trillion_tokens
-    )
+    return Rung(name, index, parts, tuple(sorted(chips.items())), size.tokens_per_second, size.cost_per_trillion_tokens)
 
 
 def _preference(claim: Claim, rung: Rung, now_us: int) -> tuple[float | str | int, ...]:

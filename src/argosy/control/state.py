@@ -114,7 +114,7 @@ class State:
         self.shape_number: dict[tuple[Rung, ...], int] = {}
         self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self.holding: list[set[str]] = []
-        self.why: dict[str, object] = {}
+        self.why: dict[GroupKey, object] = {}
 
     def queue_of(self, job: JobState) -> int:
         """Give the number of a job's queue."""
@@ -131,6 +131,11 @@ class State:
             kind = self.kind_of_pool(pool)
             chips[kind] = chips.get(kind, 0) + count
         return self.quota.amounts(chips)
+
+    @staticmethod
+    def us(seconds: float) -> int:
+        """Give a policy's seconds in the clock's microseconds."""
+        return round(seconds * SECOND_US)
 
     def half_life_us(self) -> int:
         """Give the half-life of past use."""

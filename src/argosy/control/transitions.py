@@ -10,7 +10,7 @@ JOB_MOVES: dict[str, frozenset[str]] = {
     "reserved": frozenset({"waiting", "preparing", "ended"}),
     "preparing": frozenset({"preparing", "running", "recovering", "stopping"}),
     "running": frozenset({"recovering", "preparing", "stopping"}),
-    "recovering": frozenset({"preparing", "stopping"}),
+    "recovering": frozenset({"recovering", "preparing", "running", "stopping"}),
     "stopping": frozenset({"stopping", "waiting", "ended"}),
     "ended": frozenset(),
 }

@@ -1,7 +1,7 @@
 """Why a group of waiting jobs was not started: a code and the evidence, taken while the pass knows it.
 
-Reads the state and changes nothing. A part's verdict compares what it needs with what is free, free but kept, ready, and
-owned; a rung is as bad as its worst part; a group is as well off as its best rung.
+Reads the state and changes nothing. A part's verdict compares what it needs with what is free, free but kept, ready,
+and owned; a rung is as bad as its worst part; a group is as well off as its best rung.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ SEVERITY = (
 
 @dataclass(slots=True)
 class Blocked:
-    """What a pass found for a group. needs: of every rung it looked at, the best first. rung: the one nearest to a start."""
+    """What a pass found for a group. rung: the one nearest to a start. needs: of all rungs, that one first."""
 
     code: str
     at_us: int
@@ -49,13 +49,14 @@ def worst(codes: list[str]) -> str:
 
 def verdict(state: State, job: JobState, rung: Rung) -> str:
     """Say what keeps a rung from starting now, empty when nothing does."""
-    codes = [code for part in rung.parts if (code := _part(state, job, part))]
+    with state.nodes.lent((), job.avoid):
+        codes = [code for part in rung.parts if (code := _part(state, job, part))]
     return worst(codes) if codes else "NO_CAPACITY" if len(rung.parts) > len(rung.chips) else ""
 
 
 def _part(state: State, job: JobState, part: RungPart) -> str:
     tree = state.nodes.trees[part.pool]
-    if tree.find(part.nodes, part.level) is not None and not job.avoid:
+    if tree.find(part.nodes, part.level) is not None:
         return ""
     if tree.widest(part.level) < part.nodes:
         return "NEVER_FITS"
@@ -67,7 +68,8 @@ def _part(state: State, job: JobState, part: RungPart) -> str:
             return code
     if tree.top.free + reserved + windows + spares >= part.nodes:
         return "RESERVED" if reserved else "MAINTENANCE"
-    return "NODES_DOWN" if state.nodes.ready_count[part.pool] < part.nodes else "NO_CAPACITY"
+    avoided = sum(state.nodes.pool[number] == part.pool and state.nodes.ready[number] for number in job.avoid)
+    return "NODES_DOWN" if state.nodes.ready_count[part.pool] - avoided < part.nodes else "NO_CAPACITY"
 
 
 def _kept(state: State, job: JobState, pool: int) -> tuple[int, int, int]:

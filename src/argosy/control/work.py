@@ -11,6 +11,7 @@ from argosy.contracts.policy import SECOND_US
 from argosy.control.apply import apply
 from argosy.control.change import AnyChange, Record, Refused, TimersDone, TimerSet
 from argosy.control.state import AttemptState, State
+from argosy.control.transitions import illegal
 
 
 class Work:
@@ -79,9 +80,7 @@ class Work:
     def ask_options(self, job: str, reason: str, nodes: tuple[int, ...] = ()) -> None:
         """Have the planner find ways to run a job."""
         names = self.state.nodes.names(nodes)
-        self.commands.append(
-            RequestOptions(id=self._id(), term=self.state.term, job=job, reason=reason, nodes=names)
-        )
+        self.commands.append(RequestOptions(id=self._id(), term=self.state.term, job=job, reason=reason, nodes=names))
 
     def tell(self, about: str, text: str) -> None:
         """Let people know."""
@@ -101,3 +100,12 @@ class Work:
 
     def _id(self) -> str:
         return f"{self.state.seq}.{len(self.commands)}"
+
+
+def begin(state: State, event: AnyEvent) -> None:
+    """Set number and time of the event that is about to be handled or replayed."""
+    if event.seq != state.seq + 1:
+        raise illegal(f"event {event.seq} does not follow {state.seq}")
+    if event.now_us < state.now_us:
+        raise illegal(f"event {event.seq} goes back in time, from {state.now_us} to {event.now_us} us")
+    state.seq, state.now_us = event.seq, event.now_us

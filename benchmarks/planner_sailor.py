@@ -1,0 +1,154 @@
+"""Plans Sailor's clusters from its profiles under its rules, and times the plans with its simulator's arithmetic.
+
+    python benchmarks/planner_sailor.py [--json] [--model OPT-350 --chips A100-40=32,V100-16=96 [--batch N]]
+
+Rules: every stage of a replica has the same data-parallel degree; tensor parallelism only within a node and only where
+it was timed; memory as Sailor's simulator counts it; the whole batch is trained; gradients are summed across kinds of
+chips too. `plan` is in Sailor's JSON form; see sailor_evaluator.py for how several pipelines are timed.
+`one_ring_iterations_per_s`: the same plan if gradients went round one ring over all kinds. search_s is the second of
+two searches, cold_search_s the first. bound_gap: how much faster the linear relaxation (fractional replicas and
+micro-batches) is than the plan.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from argosy.contracts.errors import ArgosyError, BadInputError
+from argosy.plan.mix import plan_mix
+from sailor_data import load_setting, reference_folder
+from sailor_evaluator import check, evaluate, read_plan
+from sailor_problem import mix_problem, sailor_plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A cluster, with what Sailor's plan reaches there (iterations/s by its simulator) and our aim; 0 where unknown."""
+
+    model: str
+    pool: tuple[tuple[str, int], ...]
+    sailor: float = 0.0
+    target: float = 0.0
+    batch: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name the model and the chips."""
+        return f"{self.model} {' + '.join(f'{count} {chip}' for chip, count in self.pool)}"
+
+
+def mixed(a100: int, v100: int) -> tuple[tuple[str, int], ...]:
+    """Give a pool of A100-40 and V100-16."""
+    return (("A100-40", a100), ("V100-16", v100))
+
+
+CASES = (
+    Case(model="OPT-350", pool=mixed(32, 96), sailor=0.1700, target=0.200),
+    Case(model="OPT-350", pool=mixed(80, 240), sailor=0.3609, target=0.415),
+    Case(model="OPT-350", pool=mixed(128, 384), sailor=0.5229, target=0.59),
+    Case(model="OPT-350", pool=mixed(1024, 3072), sailor=1.405, target=1.70),
+    Case(model="GPT-Neo-2.7", pool=mixed(32, 96), sailor=0.0263, target=0.0263 * 1.2),
+    Case(model="GPT-Neo-2.7", pool=mixed(80, 240), sailor=0.0583, target=0.0583 * 1.2),
+    Case(model="GPT-Neo-2.7", pool=mixed(128, 384), sailor=0.0892, target=0.0892 * 1.2),
+)
+
+
+def solve(case: Case, data: str) -> dict[str, Any]:
+    """Plan one case and time the plan."""
+    setting = load_setting(reference_folder(data), case.model, case.batch)
+    pool = dict(case.pool)
+    seconds = []
+    for _ in range(2):
+        begun = time.perf_counter()
+        mix = plan_mix(mix_problem(setting, pool))
+        seconds.append(time.perf_counter() - begun)
+    plan = sailor_plan(mix, setting, pool)
+    form = read_plan(json.dumps(plan), "our plan")
+    problems = check(form, setting, pool)
+    if problems:
+        raise RuntimeError(f"{case.name}: the plan breaks the rules: {'; '.join(problems)}")
+    timing = evaluate(form, setting)
+    return {
+        "name": case.name,
+        "iterations_per_s": 1 / timing.iteration_s,
+        "one_ring_iterations_per_s": 1 / timing.one_ring_s,
+        "search_s": seconds[-1],
+        "cold_search_s": seconds[0],
+        "bound_gap": timing.iteration_s / mix.bound_s - 1,
+        "sailor_iterations_per_s": case.sailor or None,
+        "target_iterations_per_s": case.target or None,
+        "sync_s": timing.sync_s,
+        "planner_error": mix.step_s / timing.iteration_s - 1,
+        "summary": [
+            {
+                "replicas": part.replicas,
+                "microbatches": part.microbatches,
+                "microbatch_size": part.template.microbatch_size,
+                "stages": [
+                    f"{case.pool[choice.chip_class][0]} TP{choice.tp} layers {first}..{end - 1}"
+                    for first, end, choice in zip(
+                        part.template.starts, part.template.ends, part.template.choices, strict=True
+                    )
+                ],
+            }
+            for part in mix.parts
+        ],
+        "plan": plan,
+    }
+
+
+def parse_pool(text: str) -> tuple[tuple[str, int], ...]:
+    """Read `A100-40=32,V100-16=96`."""
+    pool: dict[str, int] = {}
+    for item in text.split(","):
+        name, _, count = item.strip().partition("=")
+        if not name or not count.strip().isdigit() or not int(count) or name in pool:
+            raise BadInputError(f"--chips {text!r}: expected NAME=COUNT,... with counts of at least 1, each name once")
+        pool[name] = int(count)
+    return tuple(pool.items())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Plan all cases, or the one asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--data", default="", help="folder with Sailor's data")
+    parser.add_argument("--model", default="", help="plan this model; with --chips")
+    parser.add_argument("--chips", default="", help="on this pool: A100-40=32,V100-16=96")
+    parser.add_argument("--batch", type=int, default=0, help="global batch; default: the model's training config")
+    options = parser.parse_args(arguments)
+    try:
+        cases: tuple[Case, ...] = CASES
+        if options.chips:
+            cases = (Case(model=options.model or "OPT-350", pool=parse_pool(options.chips), batch=options.batch),)
+        elif options.model:
+            cases = tuple(case for case in CASES if case.model == options.model)
+        solved = []
+        for case in cases:
+            solved.append(solve(case, options.data))
+            _report(solved[-1])
+    except ArgosyError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    if options.json:
+        print(json.dumps({"cases": solved}))
+    return 0
+
+
+def _report(row: dict[str, Any]) -> None:
+    target = row["target_iterations_per_s"]
+    aim = f", aim {target:.4f} {'met' if row['iterations_per_s'] >= target else 'MISSED'}" if target else ""
+    print(
+        f"{row['name']}: {row['iterations_per_s']:.4f} it/s{aim} (one ring {row['one_ring_iterations_per_s']:.4f}), "
+        f"gap {row['bound_gap']:.1%}, search {row['search_s']:.2f} s (cold {row['cold_search_s']:.2f})",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

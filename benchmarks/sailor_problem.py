@@ -1,0 +1,124 @@
+"""Turns Sailor's data into the planner's problem, and the planner's mix into a plan in Sailor's JSON form."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from argosy.contracts.errors import BadInputError
+from argosy.plan.mix import Mix
+from argosy.plan.mix_tables import Choice, MixProblem, MixTable
+from sailor_data import (
+    FLOAT_BYTES,
+    PROCESS_BYTES,
+    PROCESS_BYTES_TP,
+    STATE_BYTES,
+    ZONE,
+    Setting,
+)
+
+# Deeper pipelines than this lost everywhere it was tried; each stage more costs search time.
+STAGES_MAX = 12
+# From so many stages on, Sailor's first stage waits for its message twice.
+LONG_PIPELINE = 3
+
+
+def mix_problem(setting: Setting, pool: Mapping[str, int]) -> MixProblem:
+    """Build the problem for a pool of chips in one zone. Only what was timed and has a network curve may be used."""
+    names = tuple(pool)
+    for name in names:
+        setting.chip(name)
+        if name not in setting.profile.chips():
+            raise BadInputError(
+                f"{setting.profile.model} was not profiled on {name}; profiled: {', '.join(setting.profile.chips())}"
+            )
+        if name not in setting.network.table[ZONE]:
+            raise BadInputError(
+                f"no network curve for {name} in {ZONE}; known: {', '.join(setting.network.table[ZONE])}"
+            )
+    tables = [_table(setting, names, size) for size in setting.profile.microbatch_sizes(names) if size <= setting.batch]
+    ends = [(name, ZONE) for name in names]
+    return MixProblem(
+        counts=tuple(pool.values()),
+        batch=setting.batch,
+        weight_bytes=np.array(setting.weight_bytes, dtype=float),
+        tables=tuple(table for table in tables if table is not None),
+        reduce_s=lambda size, members, a, b: setting.network.reduce_s(size, members, ends[a], ends[b]),
+        first_factor=lambda stages: 1.0 if stages <= LONG_PIPELINE else 2.0,
+        last_factor=2.0,
+        stages_max=min(STAGES_MAX, setting.profile.layers),
+    )
+
+
+def _table(setting: Setting, names: tuple[str, ...], size: int) -> MixTable | None:
+    profile = setting.profile
+    choices = [
+        Choice(chip_class=index, tp=tp)
+        for index, name in enumerate(names)
+        for tp in profile.degrees(name, size)
+        if tp <= setting.chip(name).per_node and str(tp) in setting.network.table[ZONE][name]
+    ]
+    if not choices:
+        return None
+    times = [profile.timed(names[choice.chip_class], size, choice.tp) for choice in choices]
+    sizes = [profile.sized(choice.tp) for choice in choices]
+    forward, backward = _messages(setting, [(names[c.chip_class], c.tp, ZONE) for c in choices], size)
+    return MixTable(
+        microbatch_size=size,
+        choices=tuple(choices),
+        layer_s=np.array([np.add(row.forward_s, row.backward_s) for row in times]),
+        update_s=np.array([row.update_s for row in times]),
+        state_bytes=np.array([row.parameters for row in sizes], dtype=float) * STATE_BYTES,
+        stored_bytes=np.array([row.stored for row in sizes], dtype=float) * size * FLOAT_BYTES,
+        fixed_bytes=np.array([PROCESS_BYTES if choice.tp == 1 else PROCESS_BYTES_TP for choice in choices]),
+        limit_bytes=np.array([setting.chip(names[choice.chip_class]).memory_bytes for choice in choices]),
+        forward_s=forward,
+        backward_s=backward,
+    )
+
+
+def _messages(setting: Setting, ends: list[tuple[str, int, str]], size: int) -> tuple[Any, Any]:
+    """Time activations into, and gradients out of, the layer behind each boundary, by (boundary, choice, next)."""
+    outputs = setting.output_bytes
+    forward = np.zeros((len(outputs) + 1, len(ends), len(ends)))
+    backward = np.zeros_like(forward)
+    for boundary in range(1, len(outputs)):
+        for i, near in enumerate(ends):
+            for j, far in enumerate(ends):
+                forward[boundary, i, j] = setting.network.transfer_s(outputs[boundary - 1] * size, near, far)
+                backward[boundary, i, j] = setting.network.transfer_s(outputs[boundary] * size, far, near)
+    return forward, backward
+
+
+def sailor_plan(mix: Mix, setting: Setting, pool: Mapping[str, int]) -> dict[str, Any]:
+    """Write a mix in Sailor's form; each pipeline adds its own `mbs` and `num_microbatches`."""
+    names = tuple(pool)
+    pipelines = []
+    for part in mix.parts:
+        template = part.template
+        pipelines.append(
+            {
+                "num_stages": len(template.ends),
+                "layers_per_stage": [
+                    list(range(first, end)) for first, end in zip(template.starts, template.ends, strict=True)
+                ],
+                "tmp_per_stage": [
+                    [[[[names[choice.chip_class], choice.tp, ZONE]], choice.tp] for _ in range(part.replicas)]
+                    for choice in template.choices
+                ],
+                "dp": [part.replicas] * len(template.ends),
+                "mbs": template.microbatch_size,
+                "num_microbatches": part.microbatches,
+            }
+        )
+    used = dict.fromkeys(names, 0)
+    for part in mix.parts:
+        for choice in part.template.choices:
+            used[names[choice.chip_class]] += choice.tp * part.replicas
+    return {
+        "zone": ZONE,
+        "pipeline_list": pipelines,
+        "mbs": mix.parts[0].template.microbatch_size,
+        "gbs": setting.batch,
+        "used_gpus": used,
+    }

@@ -1,0 +1,111 @@
+"""The answer to "why does my job wait": what the last pass found, made into words, with who is in the way and when.
+
+Reads the state and changes nothing.
+"""
+
+from argosy.contracts.pending import CODES, Blocking, WhyPending
+from argosy.control.nodes import FOREVER
+from argosy.control.order import expected_end
+from argosy.control.state import JobState, State
+from argosy.control.waiting import group_key
+from argosy.control.why import Blocked
+
+BLOCKERS_MAX = 5
+
+
+def explain(state: State, job_id: str) -> WhyPending | None:
+    """Say why a job waits; None for a job that does not."""
+    job = state.jobs.get(job_id)
+    if job is None or job.state not in ("waiting", "reserved"):
+        return None
+    group = group_key(state, job)
+    found = state.why.get(group)
+    blocked = found if isinstance(found, Blocked) else Blocked("NEXT_PASS", state.now_us)
+    blockers = _blockers(state, job, blocked)
+    p50, p90 = _eta(state, job)
+    return WhyPending(
+        job=job.id,
+        code=blocked.code,
+        text=_text(job, blocked),
+        at_us=blocked.at_us,
+        since_us=job.since_us,
+        needs=blocked.needs,
+        blockers=blockers,
+        ahead=_ahead(state, job),
+        eta_p50_us=p50,
+        eta_p90_us=p90,
+        change=_change(blocked),
+    )
+
+
+def _text(job: JobState, blocked: Blocked) -> str:
+    """Say in a sentence what the code means here."""
+    text = CODES[blocked.code]
+    excess, need = blocked.excess, blocked.needs[0] if blocked.needs else None
+    if blocked.code == "NO_QUOTA" and excess is not None:
+        whose = f"queue {excess.queue} may hold" if excess.queue else "all queues together have"
+        return (
+            f"{text}: {whose} {excess.allowed} {excess.kind}, {excess.held} are held, this job asks for {excess.asked}"
+        )
+    if blocked.code == "BACKOFF":
+        return f"{text} after {job.reason or 'a failure'}"
+    if need is not None and blocked.code not in ("ORDER", "NO_OPTIONS"):
+        where = f" within one {need.near}" if need.near not in ("any", "site", "node") else ""
+        text = f"{text}: needs {need.nodes} {need.pool} nodes{where}; {need.free} of {need.owned} are free"
+        if where:
+            text += f", at most {need.largest} together ({need.domain})"
+    return f"{text}; {blocked.detail}" if blocked.detail else text
+
+
+def _change(blocked: Blocked) -> str:
+    """Say what would start the job now, where the evidence tells."""
+    for need in blocked.needs:
+        if need.largest < need.nodes <= need.free:
+            return f"now, if {need.option} asked for topology site instead of {need.near}"
+    if blocked.code == "NO_QUOTA" and blocked.excess is not None:
+        more = blocked.excess.held + blocked.excess.asked - blocked.excess.allowed
+        where = f"queue {blocked.excess.queue}" if blocked.excess.queue else "the fleet"
+        return f"if {where} had {more} more {blocked.excess.kind}"
+    return ""
+
+
+def _blockers(state: State, job: JobState, blocked: Blocked) -> tuple[Blocking, ...]:
+    """List those whose nodes the job waits for: on nodes held for it, else in its pools, soonest end first."""
+    if blocked.rung is None or blocked.code in ("NO_QUOTA", "ORDER", "BACKOFF", "NODES_DOWN", "NEVER_FITS"):
+        return ()
+    reservation = state.reservations.get(job.id)
+    if reservation is not None:
+        names = {state.nodes.holder[number] for number in reservation.nodes} & set(state.attempts)
+    else:
+        names = {name for pool, _ in blocked.rung.chips for name in state.holding[pool]}
+    rows = sorted((state.attempts[name].ends_us, name) for name in names)
+    return tuple(
+        Blocking(
+            job=state.attempts[name].job,
+            name=state.jobs[state.attempts[name].job].claim.name,
+            ends_us=None if ends_us >= FOREVER else ends_us,
+        )
+        for ends_us, name in rows[:BLOCKERS_MAX]
+    )
+
+
+def _eta(state: State, job: JobState) -> tuple[int | None, int | None]:
+    """Foretell the start of a job that nodes are held for: the likely time, and that by time limits."""
+    reservation = state.reservations.get(job.id)
+    if reservation is None or not reservation.from_us:
+        return None, None
+    likely = state.now_us
+    for number in reservation.nodes:
+        attempt = state.attempts.get(state.nodes.holder[number])
+        if attempt is not None and not state.nodes.leaving[number]:
+            queue = state.jobs[attempt.job].claim.queue
+            likely = max(likely, expected_end(state, queue, attempt.began_us, attempt.ends_us))
+    by_limits = max(reservation.from_us, state.now_us)
+    return min(likely, by_limits), by_limits
+
+
+def _ahead(state: State, job: JobState) -> int:
+    """Count the jobs of the same queue with better priority or age."""
+    own = (-job.claim.priority, job.number)
+    queue = state.queue_of(job)
+    return sum(member[:2] < own for group, rows in state.waiting.items() if group[0] == queue for member in rows)

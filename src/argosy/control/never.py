@@ -1,0 +1,40 @@
+"""What can never run: wishes beyond all nodes there are, or beyond what the queue may ever hold.
+
+Looks at what is owned, never at what is free. Must not refuse what merely has to wait.
+"""
+
+from argosy.control.domains import LEVELS, NODE
+from argosy.control.quota import UNLIMITED
+from argosy.control.rungs import Rung
+from argosy.control.state import JobState, State
+
+
+def never_fits(state: State, job: JobState, rungs: tuple[Rung, ...]) -> str:
+    """Say why no rung can ever start, one reason for each; empty if any can."""
+    reasons = []
+    for rung in rungs:
+        reason = _reason(state, job, rung)
+        if not reason:
+            return ""
+        reasons.append(reason)
+    return "; ".join(dict.fromkeys(reasons)) or "no option names a pool of this fleet"
+
+
+def _reason(state: State, job: JobState, rung: Rung) -> str:
+    """Say why a rung can never start, empty if it can."""
+    wanted: dict[int, int] = {}
+    for part in rung.parts:
+        wanted[part.pool] = wanted.get(part.pool, 0) + part.nodes
+        tree, name = state.nodes.trees[part.pool], state.nodes.pools[part.pool].name
+        most = 1 if part.level == NODE else tree.widest(part.level)
+        if part.nodes > most:
+            near, most = LEVELS[part.level], min(most, tree.top.owned)
+            return f"{rung.option}: {part.nodes} {name} nodes in one {near}, the largest {near} has {most}"
+        if wanted[part.pool] > tree.top.owned:
+            return f"{rung.option}: {wanted[part.pool]} {name} nodes, the fleet owns {tree.top.owned}"
+    queue = state.queue_of(job)
+    for kind, amount in state.amounts_of(rung)[:-1]:
+        most = state.quota.most(queue, kind)
+        if most < UNLIMITED and amount > most:
+            return f"{rung.option}: {amount} {state.quota.kinds[kind]}, queue {job.claim.queue} may hold {most}"
+    return ""

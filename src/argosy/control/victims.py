@@ -1,0 +1,106 @@
+"""Who may lose nodes to a job: attempts of queues that hold more than they own, or of lower priority in its own queue.
+
+Reads the state and changes nothing. Must not know which of them are cheapest.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from argosy.contracts.policy import SECOND_US
+from argosy.control.quota import Amounts
+from argosy.control.rungs import Rung
+from argosy.control.state import AttemptState, JobState, State
+
+SHRINK, BORROWED, LOWER = range(3)
+FLOORS = "serving floors"
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """One attempt and what it would lose. stage: SHRINK, BORROWED or LOWER. smaller: what it runs at after shrinking.
+
+    nodes: those it would leave; chips: how many chips that is; kind: of the pool that is short.
+    """
+
+    attempt: AttemptState
+    stage: int
+    priority: int
+    queue: int
+    kind: int
+    nodes: tuple[int, ...]
+    chips: int
+    smaller: Rung | None = None
+
+
+def victims(state: State, job: JobState, need: Amounts, pool: int) -> list[Victim]:
+    """List whom a job may take nodes of a pool from, in no particular order of worth but always the same one."""
+    queue, kind = state.queue_of(job), state.kind_of_pool(pool)
+    depth = state.quota.depth(queue, need)
+    found: list[Victim] = []
+    for name in sorted(state.holding[pool]):
+        attempt = state.attempts[name]
+        other = state.jobs[attempt.job]
+        if other.id == job.id or not _may_be_hit(state, other):
+            continue
+        place = state.queue_of(other)
+        if place == queue:
+            spared = attempt.amounts
+            if other.claim.priority < job.claim.priority and state.quota.depth(queue, need, spared) == 0:
+                found += _ways(state, attempt, other, LOWER, kind)
+        elif _is_owed(state, queue, place, depth, kind):
+            found += _ways(state, attempt, other, BORROWED, kind)
+    return found
+
+
+def _may_be_hit(state: State, job: JobState) -> bool:
+    """Say whether a job may lose nodes: the protected, recent or frequent victims and those on the move may not."""
+    rules = state.policy.reclaim
+    recent = state.now_us - job.evicted_us < rules.cooldown_s * SECOND_US
+    spent = job.spent.get("preemption", 0) >= state.policy.retries.preemption
+    return (
+        job.state in ("preparing", "running")
+        and job.claim.preemptible
+        and job.claim.queue not in rules.never_from
+        and not (recent or spent or job.evictions >= rules.evictions_at_most)
+    )
+
+
+def _is_owed(state: State, queue: int, other: int, depth: int, kind: int) -> bool:
+    """Say whether a queue's wish is within a guarantee that another queue's use goes beyond its own for."""
+    rows = state.quota.rows
+    mine, theirs = rows[queue].path, rows[other].path
+    common = next((place for place in mine if place in theirs), None)
+    below_mine = mine if common is None else mine[: mine.index(common)]
+    below_theirs = theirs if common is None else theirs[: theirs.index(common)]
+    if depth >= len(below_mine) or not below_theirs:
+        return False
+    return state.quota.over(other, kind) and state.quota.over(below_theirs[-1], kind)
+
+
+def _ways(state: State, attempt: AttemptState, job: JobState, stage: int, kind: int) -> Iterator[Victim]:
+    """Give the way to take nodes from an attempt: by shrinking where it can, else all of them."""
+    queue, priority = state.queue_of(job), job.claim.priority
+    smaller = _smaller(attempt, job)
+    if smaller is not None:
+        keep = smaller.parts[0].nodes
+        nodes = attempt.all_nodes()[keep:]
+        chips = len(nodes) * state.nodes.pools[smaller.parts[0].pool].chips_per_node
+        yield Victim(attempt, SHRINK, priority, queue, kind, nodes, chips, smaller)
+        return
+    if job.claim.kind == "serve" and FLOORS in state.policy.reclaim.never_from:
+        return
+    chips = sum(count for _, count in attempt.rung.chips)
+    yield Victim(attempt, stage, priority, queue, kind, attempt.all_nodes(), chips)
+
+
+def _smaller(attempt: AttemptState, job: JobState) -> Rung | None:
+    """Find the smallest rung that an elastic job can shrink to in place: one part of the same pool."""
+    if not job.claim.elastic or len(attempt.rung.parts) != 1:
+        return None
+    now = attempt.rung.parts[0]
+    fits = [
+        rung
+        for rung in job.rungs
+        if len(rung.parts) == 1 and rung.parts[0].pool == now.pool and rung.parts[0].nodes < now.nodes
+    ]
+    return min(fits, key=lambda rung: (rung.parts[0].nodes, rung.option, rung.size), default=None)

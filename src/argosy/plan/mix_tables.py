@@ -1,0 +1,169 @@
+"""What a mix of pipelines is planned from: classes of chips, and tables of measured times, sizes and messages.
+
+A *choice* is a class of chips and a tensor-parallel degree, which is what one replica of one stage runs on. Spans of
+layers are numbered once, so that everything about them is an array. Must not know where the tables come from.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a stage's replica runs on: the index of its class of chips, and how many of them share each layer."""
+
+    chip_class: int
+    tp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A replica: one choice a stage and the layer after each stage's last, all micro-batches of one size."""
+
+    microbatch_size: int
+    choices: tuple[Choice, ...]
+    ends: tuple[int, ...]
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Give each stage's first layer."""
+        return (0, *self.ends[:-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixTable:
+    """Measured tables for one micro-batch size. Arrays by (choice, layer) unless said otherwise.
+
+    layer_s: forward and backward. state_bytes: kept whatever the batch; stored_bytes: kept for each micro-batch in
+    flight; fixed_bytes, limit_bytes: by choice. forward_s, backward_s: by (boundary, choice, next stage's choice), the
+    activations into and the gradients out of the layer that the boundary stands before.
+    """
+
+    microbatch_size: int
+    choices: tuple[Choice, ...]
+    layer_s: Floats
+    update_s: Floats
+    state_bytes: Floats
+    stored_bytes: Floats
+    fixed_bytes: Floats
+    limit_bytes: Floats
+    forward_s: Floats
+    backward_s: Floats
+
+    @property
+    def layers(self) -> int:
+        """Count the layers."""
+        return int(self.layer_s.shape[1])
+
+    @cached_property
+    def spans(self) -> tuple[Integers, Integers]:
+        """First layer, and layer after the last, of every span, ordered by the first."""
+        first, end = np.triu_indices(self.layers + 1, 1)
+        return first.astype(np.int64), end.astype(np.int64)
+
+    @cached_property
+    def span_index(self) -> Integers:
+        """The number of the span from one layer to before another."""
+        index = np.full((self.layers + 1, self.layers + 1), -1, dtype=np.int64)
+        first, end = self.spans
+        index[first, end] = np.arange(len(first))
+        return index
+
+    @cached_property
+    def span_s(self) -> Floats:
+        """Compute of every span, by (span, choice)."""
+        return over_spans(self.layer_s, self.spans)
+
+    @cached_property
+    def classes(self) -> Integers:
+        """Each choice's class of chips."""
+        return np.array([choice.chip_class for choice in self.choices], dtype=np.int64)
+
+    @cached_property
+    def degrees(self) -> Integers:
+        """Each choice's tensor-parallel degree."""
+        return np.array([choice.tp for choice in self.choices], dtype=np.int64)
+
+    def fits(self, in_flight: int) -> NDArray[np.bool_]:
+        """Tell which spans a choice can hold, by (span, choice), with so many micro-batches in flight."""
+        held = over_spans(self.state_bytes, self.spans) + in_flight * over_spans(self.stored_bytes, self.spans)
+        return np.asarray(held + self.fixed_bytes <= self.limit_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixProblem:
+    """A job on a pool of chips. counts: chips by class; batch: samples of a step.
+
+    weight_bytes: gradients of every layer, not split. reduce_s: seconds of an all-reduce of (bytes, members) between
+    chips of two classes. first_factor: how often the first of so many stages waits for its message in a micro-batch;
+    last_factor: the same for the last stage.
+    """
+
+    counts: tuple[int, ...]
+    batch: int
+    weight_bytes: Floats
+    tables: tuple[MixTable, ...]
+    reduce_s: Callable[[float, int, int, int], float]
+    first_factor: Callable[[int], float]
+    last_factor: float
+    stages_max: int
+
+    @cached_property
+    def weights_before(self) -> Floats:
+        """Bytes of gradients before each layer, and of all."""
+        return np.concatenate([[0.0], np.cumsum(self.weight_bytes)])
+
+    def table(self, microbatch_size: int) -> MixTable:
+        """Give the table of a micro-batch size."""
+        return next(table for table in self.tables if table.microbatch_size == microbatch_size)
+
+    def chips(self, template: Template) -> Floats:
+        """Count the chips of one replica, by class."""
+        used = np.zeros(len(self.counts))
+        for choice in template.choices:
+            used[choice.chip_class] += choice.tp
+        return used
+
+
+def over_spans(values: Floats, spans: tuple[Integers, Integers]) -> Floats:
+    """Sum values by (choice, layer) over every span, as (span, choice)."""
+    sums = np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)
+    first, end = spans
+    return np.asarray((sums[:, end] - sums[:, first]).T)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How a replica runs: the first micro-batch takes fill_s, the optimizer's step with it, every other slowest_s."""
+
+    slowest_s: float
+    fill_s: float
+
+    def step_s(self, microbatches: int) -> float:
+        """Give the time of so many micro-batches."""
+        return self.fill_s + (microbatches - 1) * self.slowest_s
+
+
+def pace(problem: MixProblem, table: MixTable, choices: Sequence[int], ends: Sequence[int]) -> Pace:
+    """Time a replica whose stages have these choices (indices of the table's) and end before these layers."""
+    count = len(choices)
+    starts = (0, *ends[:-1])
+    times = []
+    for stage, (choice, first, end) in enumerate(zip(choices, starts, ends, strict=True)):
+        seconds = float(table.span_s[table.span_index[first, end], choice])
+        if stage < count - 1:
+            factor = problem.first_factor(count) if stage == 0 else 1.0
+            seconds += factor * float(table.forward_s[end, choice, choices[stage + 1]])
+        if stage > 0:
+            factor = problem.last_factor if stage == count - 1 else 1.0
+            seconds += factor * float(table.backward_s[first, choices[stage - 1], choice])
+        times.append(seconds)
+    update_s = max(float(table.update_s[choice, first]) for choice, first in zip(choices, starts, strict=True))
+    return Pace(slowest_s=max(times), fill_s=sum(times) + update_s)

@@ -1,0 +1,68 @@
+"""What must hold in every simulated life, whatever breaks: checked while it runs, and once all is calm again.
+
+Reads server, agents and log; must not change anything.
+"""
+
+from argosy.control import log
+from argosy.control.explain import explain
+from argosy.control.validate import problems
+from argosy.simulate.server import Server
+
+CHECK_EVERY = 8
+REPLAY_EVERY = 250
+
+
+class Rules:
+    """Collects broken rules, in words, and stops the life at the first."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.broken: list[str] = []
+        server.after_event = self.check
+
+    def is_broken(self) -> bool:
+        """Say whether a rule was broken."""
+        return bool(self.broken)
+
+    def is_over(self) -> bool:
+        """Say whether every job has ended and every node is free."""
+        state = self.server.state
+        return self.server.up and all(job.state == "ended" for job in state.jobs.values()) and not state.attempts
+
+    def check(self) -> None:
+        """Check the state every few events, and agents always."""
+        server = self.server
+        for agent in server.agents.values():
+            if agent.clashes:
+                self.broken += [f"two attempts at once on {clash}" for clash in agent.clashes]
+                agent.clashes.clear()
+        if server.events % CHECK_EVERY == 0:
+            self.broken += problems(server.state)
+        if server.events % REPLAY_EVERY == 0:
+            self._check_replay()
+
+    def _check_replay(self) -> None:
+        """Rebuild the state from the log and compare it byte for byte; decide anew and compare the records."""
+        server = self.server
+        again = log.restore(server.snapshot)
+        records = [log.read_record(line) for line in server.lines]
+        log.replay(again, records)
+        if log.snapshot(again) != log.snapshot(server.state):
+            self.broken.append("the log replayed gives another state")
+        anew = log.restore(server.snapshot)
+        for record in records:
+            if not log.decide_again(anew, record):
+                self.broken.append(f"event {record.event.seq} is decided otherwise the second time")
+                return
+
+    def at_the_end(self) -> None:
+        """Check that calm brought every job to its end, and that those that wait have a reason."""
+        state = self.server.state
+        self.broken += problems(state)
+        self._check_replay()
+        for job in state.jobs.values():
+            if job.state == "ended":
+                continue
+            why = explain(state, job.id)
+            reason = f"{why.code} {why.text}" if why else job.reason
+            self.broken.append(f"{job.id} is still {job.state} after the calm: {reason}")

@@ -1,0 +1,147 @@
+"""The report: one file that stands alone, says what was measured, and marks what is emulated."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from argosy.cli.choosing import choose
+from argosy.cli.report import report_html, write_report
+from argosy.cli.report_step import hidden_share, measured_rows, middle_step, predicted_rows, step_window, wire_uses
+from argosy.contracts.codec import encode
+from argosy.contracts.errors import InfrastructureError
+from argosy.plan.timeline import simulate
+from support.runs import Workspace, ended_run, step, timed_ranks
+
+
+class Tags(HTMLParser):
+    """Checks that tags close in order and collects what a page refers to."""
+
+    VOID = frozenset({"meta", "line", "rect", "polyline"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.wrong: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag that opens."""
+        self.links += [str(value) for name, value in attrs if name in ("src", "href")]
+        if tag not in self.VOID or tag == "rect":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Pass over a tag that closes itself."""
+
+    def handle_endtag(self, tag: str) -> None:
+        """See that the tag that closes is the one that opened last."""
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+def checked(page: str) -> str:
+    """Check that a page is well-formed and loads nothing; give it back."""
+    tags = Tags()
+    tags.feed(page)
+    assert (tags.wrong, tags.open, tags.links) == ([], [], [])
+    assert not re.search(r"https?://|@import|url\(", page)
+    return page
+
+
+class TestReport:
+    def test_stands_alone_and_marks_what_is_emulated(self, workspace: Workspace) -> None:
+        """The page is well-formed, loads nothing, and says at the top and in the text that times are emulated."""
+        page = checked(report_html(ended_run(workspace.inputs())))
+        assert '<span class="tag">emulated</span>' in page
+        assert "Figures marked ~ are on that clock" in page
+        assert "prefers-color-scheme: dark" in page
+
+    def test_has_all_sections(self, workspace: Workspace) -> None:
+        """Figures, curves, timelines, traffic and plan are there."""
+        page = report_html(ended_run(workspace.inputs()))
+        for part in ("Predicted and measured", "Over the steps", "One step", "Traffic of a step", "The plan"):
+            assert part in page
+        assert page.count("<svg") == 3
+
+    def test_shows_the_measured_step_where_ranks_traced_it(self, workspace: Workspace) -> None:
+        """With traces there is a second timeline, of a step in the middle."""
+        inputs = workspace.inputs()
+        choice = choose(inputs)
+        folder = workspace.folder / "trace"
+        folder.mkdir()
+        for trace in timed_ranks(choice.plan):
+            (folder / f"rank-{trace.rank:05d}.json").write_bytes(encode(trace))
+        page = checked(report_html(ended_run(inputs, choice, directory=workspace.folder, traced=True)))
+        assert "measured, step 2" in page
+        assert page.count("<svg") == 4
+
+    def test_real_chips_have_no_mark(self, workspace: Workspace) -> None:
+        """A run on real chips speaks of no emulation."""
+        inputs = workspace.inputs()
+        choice = choose(inputs)
+        told = replace(choice.plan.prediction, emulated=False) if choice.plan.prediction else None
+        real = replace(choice.plan, emulated=False, prediction=told)
+        choice = replace(choice, plan=real, plans=(real,))
+        steps = [step(n, virtual_s=None) for n in (1, 2, 3)]
+        page = checked(report_html(ended_run(inputs, choice, steps)))
+        assert "emulated" not in page
+        assert "~" not in page
+
+    def test_a_failed_run_says_so(self, workspace: Workspace) -> None:
+        """The report of a run that failed begins with why, escaped."""
+        page = checked(report_html(ended_run(workspace.inputs(), error=InfrastructureError("disk <full>"))))
+        assert "disk &lt;full&gt;" in page
+
+    def test_one_step_is_enough(self, workspace: Workspace) -> None:
+        """A run of one step has no curve but a report."""
+        checked(report_html(ended_run(workspace.inputs(), steps=[step(1)])))
+
+    def test_a_plan_without_prediction(self, workspace: Workspace) -> None:
+        """A plan from a file without a prediction has a report too."""
+        inputs = workspace.inputs()
+        choice = choose(inputs)
+        bare = replace(choice.plan, prediction=None)
+        checked(report_html(ended_run(inputs, replace(choice, plan=bare, plans=(bare,)))))
+
+    def test_is_written_whole(self, workspace: Workspace) -> None:
+        """The file is the page."""
+        ended = ended_run(workspace.inputs())
+        write_report(Path("report.html"), ended)
+        assert Path("report.html").read_text(encoding="utf-8") == report_html(ended)
+
+
+class TestStep:
+    def test_measured_rows_match_the_predicted(self, workspace: Workspace) -> None:
+        """Ranks that do as the timeline says are drawn as it is."""
+        plan = choose(workspace.inputs()).plan
+        timeline = simulate(plan)
+        rows, length_ms = measured_rows(plan, timed_ranks(plan), 3)
+        assert length_ms == pytest.approx(timeline.step_ms)
+        for ours, theirs in zip(rows, predicted_rows(plan, timeline), strict=False):
+            assert ours.label == theirs.label
+            assert [s.start for s in ours.spans] == pytest.approx([s.start for s in theirs.spans], abs=1e-6)
+
+    def test_a_step_lies_between_barriers(self, workspace: Workspace) -> None:
+        """A step begins where the update before it begins."""
+        plan = choose(workspace.inputs()).plan
+        step_ms = simulate(plan).step_ms
+        assert step_window(timed_ranks(plan), 2) == pytest.approx((step_ms, 2 * step_ms))
+
+    def test_the_middle_step_is_shown(self, workspace: Workspace) -> None:
+        """Of many steps the middle one is shown, of one none, for its beginning is unknown."""
+        plan = choose(workspace.inputs()).plan
+        assert middle_step(timed_ranks(plan, steps=9)) == 4
+        assert middle_step(timed_ranks(plan, steps=1)) is None
+        assert middle_step([]) is None
+
+    def test_wires_carry_what_the_plan_says(self, workspace: Workspace) -> None:
+        """Every wire in use is listed with its bytes, and the long link with the share of time that is hidden."""
+        plan = choose(workspace.inputs()).plan
+        uses = {use.wire.name: use for use in wire_uses(plan)}
+        sent = sum(exchange.wire_bytes + exchange.gather_bytes for exchange in plan.exchanges)
+        assert sum(use.gradient_bytes for use in uses.values()) == pytest.approx(sent)
+        assert 0 <= (uses["north-south"].hidden or 0) <= 1
+        assert hidden_share(plan, (), 1.0) is None

@@ -1,0 +1,128 @@
+"""The pass: what starts, where, in which order, and what is held or said for the rest."""
+
+from argosy.contracts.option import Option, Part, Size
+from support.cores import Core, option, policy, queue, size
+
+H, A = "north/h800", "south/a910"
+HOUR_US = 3_600_000_000
+
+
+class TestStart:
+    def test_a_job_gets_its_nodes_and_runs(self):
+        """A job that fits is launched on whole nodes of its pool."""
+        core = Core(north_h800=8)
+        job = core.submit(size(H, 4))
+        assert (job.state, len(core.held(job))) == ("running", 4)
+
+    def test_the_smallest_domain_is_taken(self):
+        """A gang that fits into a rack lies in one, and the rack that was broken into already goes first."""
+        core = Core(north_h800=(12, 4, 12))
+        core.submit(size(H, 1))
+        assert core.held(core.submit(size(H, 3))) == ("north-h800-2", "north-h800-3", "north-h800-4")
+
+    def test_a_gang_is_never_split_over_its_level(self):
+        """Four nodes that must share a rack wait although four are free in two racks."""
+        core = Core(north_h800=(8, 4, 8))
+        for _ in range(2):
+            core.submit(size(H, 2, "rack"))
+            core.submit(size(H, 2, "rack"))
+        first = list(core.state.jobs.values())
+        core.end(first[0])
+        core.end(first[2])
+        job = core.submit(size(H, 4, "rack"))
+        assert (job.state, core.why(job).code) == ("waiting", "FRAGMENTATION")
+        assert "topology site" in core.why(job).change
+
+    def test_the_objective_chooses_the_chips(self):
+        """The fastest option is taken first, or the cheapest if the job says so."""
+        core = Core(north_h800=4, south_a910=4)
+        both = (option(size(H, 4, rate=9, cost=5.0), name="fast"), option(size(A, 4, rate=4, cost=1.0), name="cheap"))
+        assert core.held(core.submit(options=both, goal="cheapest"))[0].startswith("south")
+        assert core.held(core.submit(options=both, goal="fastest"))[0].startswith("north")
+
+    def test_a_deadline_takes_the_cheapest_that_meets_it(self):
+        """With a deadline the cheapest option that is fast enough wins over the fastest and over the too slow."""
+        core = Core(north_h800=8, south_a910=4)
+        sizes = (size(H, 8, rate=100, cost=9.0), size(H, 4, rate=50, cost=5.0), size(A, 4, rate=1, cost=1.0))
+        job = core.submit(*sizes, goal="deadline", deadline_us=HOUR_US, work_tokens=3600 * 40)
+        assert len(core.held(job)) == 4
+        assert core.held(job)[0].startswith("north")
+
+    def test_mixed_and_cross_site_options_start_whole(self):
+        """An option with parts in two sites gets all its nodes at once or none."""
+        core = Core(north_h800=4, south_a910=4)
+        parts = (Part(chip_class=H, nodes=2), Part(chip_class=A, nodes=3))
+        mixed = Option(name="mixed", job="", ladder=(Size(parts=parts, tokens_per_second=1.0, efficiency=1.0),))
+        first = core.submit(options=(mixed,))
+        second = core.submit(options=(mixed,))
+        assert (len(core.held(first)), second.state) == (5, "waiting")
+        assert core.why(second).code == "NO_CAPACITY"
+
+    def test_parts_of_one_pool_do_not_share_nodes(self):
+        """Two parts in the same pool take different nodes."""
+        core = Core(north_h800=(8, 4, 8))
+        parts = (Part(chip_class=H, nodes=3, topology="rack"), Part(chip_class=H, nodes=3, topology="rack"))
+        twice = Option(name="twice", job="", ladder=(Size(parts=parts, tokens_per_second=1.0, efficiency=1.0),))
+        assert len(set(core.held(core.submit(options=(twice,))))) == 6
+
+
+class TestOrder:
+    def test_entitled_goes_before_borrowing(self):
+        """Of two waiting jobs the one within its queue's guarantee starts first, though younger."""
+        rules = policy(queue("own", guarantee={"h800": 32}), queue("poor"))
+        core = Core(rules, north_h800=4)
+        filler = core.submit(size(H, 4), queue="own")
+        poor = core.submit(size(H, 4), queue="poor")
+        own = core.submit(size(H, 4), queue="own", priority=-5)
+        core.end(filler)
+        assert (own.state, poor.state) == ("running", "waiting")
+
+    def test_priority_goes_before_age(self):
+        """In one queue the higher priority starts first."""
+        core = Core(north_h800=4)
+        filler, low = core.submit(size(H, 4)), core.submit(size(H, 4))
+        high = core.submit(size(H, 4), priority=5)
+        core.end(filler)
+        assert (high.state, low.state) == ("running", "waiting")
+
+    def test_the_queue_furthest_below_its_share_goes_first(self):
+        """A queue of weight 3 gets three nodes for each one of a queue of weight 1."""
+        core = Core(policy(queue("a", weight=3.0), queue("b")), north_h800=8)
+        jobs = [core.submit(size(H, 1), queue=q, run=False) for _ in range(8) for q in ("a", "b")]
+        core.run()
+        running = [job.claim.queue for job in jobs if job.state == "running"]
+        assert (running.count("a"), running.count("b")) == (6, 2)
+
+    def test_past_use_counts_and_fades(self):
+        """Who used the fleet alone for a day comes second the next hour, and first again once that faded."""
+        core = Core(policy(queue("a"), queue("b"), half_life_s=3600.0), north_h800=4)
+        core.end(core.submit(size(H, 4), queue="a")) if core.wait(1) else None
+        heavy = core.submit(size(H, 4), queue="a")
+        core.wait(3600)
+        a, b = core.submit(size(H, 4), queue="a"), core.submit(size(H, 4), queue="b")
+        core.end(heavy)
+        assert (b.state, a.state) == ("running", "waiting")
+
+
+class TestExplain:
+    def test_every_waiting_job_has_a_reason(self):
+        """After a pass no waiting job is without a code and a sentence."""
+        core = Core(north_h800=4)
+        jobs = [core.submit(size(H, n)) for n in (3, 2, 4, 1, 1)]
+        waiting = [core.why(job) for job in jobs if job.state != "running"]
+        assert len(waiting) == 3
+        assert all(why.code != "NEXT_PASS" and why.text and why.needs for why in waiting)
+
+    def test_blockers_and_time_are_told(self):
+        """A gang that waits for a job with a time limit hears its name and when it starts at the latest."""
+        core = Core(north_h800=4)
+        core.submit(size(H, 4), name="first", time_limit_us=HOUR_US)
+        why = core.why(core.submit(size(H, 4)))
+        assert (why.blockers[0].name, why.eta_p90_us) == ("first", HOUR_US)
+
+    def test_quota_and_capacity_are_told_apart(self):
+        """A queue at its limit reads NO_QUOTA with the figures although nodes are free."""
+        core = Core(policy(queue("q", guarantee={"h800": 8}, borrow={"*": 8})), north_h800=8)
+        core.submit(size(H, 2), queue="q")
+        why = core.why(core.submit(size(H, 1), queue="q"))
+        assert (why.code, "may hold 16" in why.text) == ("NO_QUOTA", True)
