@@ -1,5 +1,8 @@
 """The table of commands, and the exit code and text that every kind of error leaves with."""
 
+import os
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -116,6 +119,17 @@ class TestExitCodes:
 
         monkeypatch.setattr(cli.tempfile, "mkstemp", refuse)
         assert "Traceback" in cli.bug_text(ValueError("x")) or "ValueError: x" in cli.bug_text(ValueError("x"))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("arguments", [("chips",), ("chips", "--json"), ("model", "list")])
+    def test_a_broken_pipe_is_quiet(self, arguments: tuple[str, ...]) -> None:
+        """When the reader goes away the command ends without a word, with the code of SIGPIPE."""
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-c", "import sys; from argosy.cli.main import main; sys.exit(main())", *arguments]
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (141, "")
 
     def test_the_handler_of_sigterm_is_put_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """After the command line has run, SIGTERM means what it meant before."""

@@ -125,9 +125,7 @@ class Core:
         elif isinstance(command, Stop):
             alive = tuple(n for n in command.nodes if self.observed(n) == "up")
             if alive:
-                self.send(
-                    NodesReleased, attempt=command.attempt, generation=command.generation, nodes=alive
-                )
+                self.send(NodesReleased, attempt=command.attempt, generation=command.generation, nodes=alive)
 
     def wait(self, seconds):
         """Let time pass, with every timer going off and every command obeyed on the way."""

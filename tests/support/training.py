@@ -132,9 +132,15 @@ def replica(layers: Sequence[int], microbatches: int, *, size: int = 1, tp: int 
 
 
 def plan(
-    shape: ModelShape, replicas: Sequence[Replica], spec: TrainSpec, *, schedule: str = "1f1b", zero: int = 0
+    shape: ModelShape,
+    replicas: Sequence[Replica],
+    spec: TrainSpec,
+    *,
+    schedule: str = "1f1b",
+    zero: int = 0,
+    bucket_bytes: int = 0,
 ) -> Plan:
-    """Build a plan and number its ranks in order."""
+    """Build a plan and number its ranks in order; each unit travels alone unless buckets are given a size."""
     ranks, places = 0, []
     bound: list[Replica] = []
     for r, each in enumerate(replicas):
@@ -157,6 +163,7 @@ def plan(
         precision=spec.precision,
         schedule=schedule,
         zero_stage=zero,
+        bucket_bytes=bucket_bytes,
         tied_embeddings=shape.tied_embeddings,
         wires=(Wire(name="node", gbps=100, one_way_ms=0),),
         placement=tuple(places),
@@ -289,10 +296,10 @@ def drawn_replicas(
     return drawn
 
 
-def plan_of(replicas: Sequence[Replica], text: str | None = None, *, zero: int = 0) -> Plan:
+def plan_of(replicas: Sequence[Replica], text: str | None = None, *, zero: int = 0, bucket_bytes: int = 0) -> Plan:
     """Build a bound plan of a tiny model from its replicas alone."""
     spec = job(batch=sum(each.sequences for each in replicas)).train
-    return plan(shape_of(text or config()), replicas, spec, zero=zero)
+    return plan(shape_of(text or config()), replicas, spec, zero=zero, bucket_bytes=bucket_bytes)
 
 
 def end_ranks(

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.comm.groups import held_units, seat_of
+from argosy.comm.groups import held_units, seat_of, slice_holders
 from argosy.contracts.plan import Plan
-from argosy.train.blocks import Block, buckets_of, completion_order, local_block
+from argosy.train.blocks import Block, buckets_of, completion_order, local_block, parcels_of
 from argosy.train.decoder import unit_of
 from argosy.train.weights.names import parameter_shapes
 from support.training import config, drawn_replicas, plan_of, replica, shape_of
@@ -65,7 +65,7 @@ class TestCover:
         for rank, buckets in all_buckets(plan, text).items():
             seat, sizes = seat_of(plan, rank), parameters_of(plan, rank, text)
             for bucket in buckets:
-                owners.setdefault((bucket.unit, bucket.members, bucket.segments), []).append(bucket.owned)
+                owners.setdefault((bucket.units, bucket.members, bucket.segments), []).append(bucket.owned)
                 for block in (block for segment in bucket.segments for block in segment):
                     local = local_block(plan, seat, block.name, sizes[block.name])
                     assert all(o >= lo for o, lo in zip(block.offsets, local.offsets, strict=True))
@@ -78,14 +78,40 @@ class TestCover:
         """Three owners of a matrix of 32 rows own 10, 11 and 11 of them."""
         plan = plan_of([replica([LAYERS], 1) for _ in range(3)], zero=1)
         first = buckets_of(plan, seat_of(plan, 0), {"layers.0.mlp.down.weight": (32, 64)})
-        segments = next(bucket for bucket in first if bucket.unit == 0).segments
+        segments = next(bucket for bucket in first if bucket.units == (0,)).segments
         assert [block.sizes for (block,) in segments] == [(10, 64), (11, 64), (11, 64)]
 
     def test_nothing_empty_is_owned(self):
         """Where there are more owners than rows some own nothing, and no empty block travels."""
         plan = plan_of([replica([LAYERS], 1) for _ in range(3)], zero=1)
         first = buckets_of(plan, seat_of(plan, 0), {"norm.weight": (2,)})
-        assert [len(s) for s in next(b for b in first if b.unit == LAYERS).segments] == [0, 1, 1]
+        assert [len(s) for s in next(b for b in first if b.units == (LAYERS,)).segments] == [0, 1, 1]
+
+
+class TestParcels:
+    """What is exchanged at a time."""
+
+    def test_small_neighbours_travel_together(self):
+        """Units below the bucket size join until the bucket is full; each travels alone where buckets have no size."""
+        sizes = {"embedding.weight": (64, 32), **{f"layers.{n}.mlp.up.weight": (64, 32) for n in range(LAYERS)}}
+        sizes["norm.weight"] = (32,)
+        replicas = [replica([LAYERS], 1) for _ in range(2)]
+        joined, alone = (plan_of(replicas, bucket_bytes=size) for size in (2 * 64 * 32 * 4, 0))
+        assert len(parcels_of(joined, seat_of(joined, 0), sizes)[0]) == 3
+        assert all(len(units) == 1 for units in parcels_of(alone, seat_of(alone, 0), sizes))
+
+    @LAWS
+    @given(replicas=drawn_replicas(degrees=(1, 2)), text=TEXTS, size=st.sampled_from([0, 20_000, 10**7]))
+    def test_all_holders_group_alike(self, replicas, text, size):
+        """Whatever else they hold, the ranks that hold a unit put it into the same parcel."""
+        plan = plan_of(replicas, text, bucket_bytes=size)
+        found: dict[tuple[int, object], set[tuple[int, ...]]] = {}
+        for rank in range(plan.world_size):
+            seat = seat_of(plan, rank)
+            for units in parcels_of(plan, seat, parameters_of(plan, rank, text)):
+                for unit in units:
+                    found.setdefault((unit, slice_holders(plan, unit, 0)), set()).add(units)
+        assert all(len(ways) == 1 for ways in found.values())
 
 
 class TestLocalBlock:

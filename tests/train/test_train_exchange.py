@@ -75,8 +75,8 @@ class TestLaunches:
             microbatch(stage)
         assert seen == []
         microbatch(stage)
-        order = [exchange.buckets[exchange.flats.index(flat)].unit for flat in seen]
-        assert order == [2, 1, 0, -1]
+        order = [exchange.buckets[exchange.flats.index(flat)].units for flat in seen]
+        assert order == [(2,), (1,), (0,), (-1,)]
 
     def test_finish_sends_what_is_left(self, monkeypatch):
         """A step whose backward never ran still exchanges zeros, for peers wait for them."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,12 +30,19 @@ def reference(text: str, batch: int, folder: Path) -> tuple[float, ...]:
 
 
 def check(
-    replicas: Sequence[Replica], folder: Path, directory: Path, text: str, *, schedule: str = "1f1b", zero: int = 0
+    replicas: Sequence[Replica],
+    folder: Path,
+    directory: Path,
+    text: str,
+    *,
+    schedule: str = "1f1b",
+    zero: int = 0,
+    bucket_bytes: int = 0,
 ) -> None:
     """Run a plan and compare every step's loss with the plain loop's."""
     batch = sum(each.sequences for each in replicas)
     spec = job(steps=STEPS, batch=batch)
-    the_plan = plan(shape_of(text), replicas, spec.train, schedule=schedule, zero=zero)
+    the_plan = plan(shape_of(text), replicas, spec.train, schedule=schedule, zero=zero, bucket_bytes=bucket_bytes)
     measured = losses(run_plan(the_plan, spec, text, folder, directory))
     assert measured == pytest.approx(reference(text, batch, folder), rel=TOLERANCE)
 
@@ -68,7 +76,7 @@ class TestFixedPlans:
     def test_tied_embeddings(self, token_folder, tmp_path):
         """A tied embedding on first and last stages of unlike replicas stays one weight, counted once in the norm."""
         replicas = [replica([1, 2, 3], 6), replica([2, 4], 2)]
-        check(replicas, token_folder, tmp_path, config(LAYERS, tied=True), zero=1)
+        check(replicas, token_folder, tmp_path, config(LAYERS, tied=True), zero=1, bucket_bytes=2**22)
 
     def test_query_and_key_norms(self, token_folder, tmp_path):
         """Norms inside TP-split attention see the gradient of all heads."""
@@ -77,8 +85,8 @@ class TestFixedPlans:
 
 
 @st.composite
-def replica_sets(draw: st.DrawFn) -> tuple[list[Replica], str, int, str]:
-    """Draw up to three replicas of any stage split that fit on a few processes."""
+def runs(draw: st.DrawFn) -> tuple[list[Replica], str, dict[str, Any]]:
+    """Draw up to three replicas of any stage split that fit on a few processes, and how they train."""
     schedule = draw(st.sampled_from(["1f1b", "gpipe"]))
     replicas: list[Replica] = []
     ranks = 0
@@ -94,7 +102,8 @@ def replica_sets(draw: st.DrawFn) -> tuple[list[Replica], str, int, str]:
         replicas.append(replica(counts, draw(st.integers(least, 5)), size=draw(st.integers(1, 2)), tp=tp))
     tied = draw(st.booleans())
     text = config(LAYERS, tied=tied, qk_norm=draw(st.booleans()))
-    return replicas or [replica([LAYERS], 4)], schedule, draw(st.integers(0, 1)), text
+    how = {"schedule": schedule, "zero": draw(st.integers(0, 1)), "bucket_bytes": draw(st.sampled_from([0, 50_000]))}
+    return replicas or [replica([LAYERS], 4)], text, how
 
 
 @pytest.mark.slow
@@ -102,8 +111,8 @@ class TestDrawnPlans:
     """Plans that nobody thought of."""
 
     @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-    @given(drawn=replica_sets())
+    @given(drawn=runs())
     def test_any_plan(self, drawn, token_folder, tmp_path):
         """Any split into replicas, stages, TP and micro-batches gives the plain loop's losses."""
-        replicas, schedule, zero, text = drawn
-        check(replicas, token_folder, tmp_path, text, schedule=schedule, zero=zero)
+        replicas, text, how = drawn
+        check(replicas, token_folder, tmp_path, text, **how)

@@ -63,9 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except BrokenPipeError:
-        # Nobody reads any more; keep the interpreter from saying so once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE_CODE
+        return _broken_pipe()
+    except SystemExit as end:
+        # Rich and Typer turn a broken pipe into an exit with 1, which is our code for a bug.
+        if isinstance(end.__context__, BrokenPipeError):
+            return _broken_pipe()
+        raise
     except ArgosyError as error:
         _say(str(error))
         return error.exit_code
@@ -81,6 +84,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BUG_CODE
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _broken_pipe() -> int:
+    """Keep the interpreter from complaining once more when it flushes at its end, for nobody reads any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE_CODE
 
 
 def load(name: str) -> Any:

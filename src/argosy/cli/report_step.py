@@ -30,12 +30,11 @@ class WireUse:
 
 def predicted_rows(plan: Plan, timeline: Timeline) -> list[Row]:
     """Lay out the timeline: a row a stage, a row a wire that carries exchanges."""
+    stages = [(r, s) for r, replica in enumerate(plan.replicas) for s in range(len(replica.stages))]
     rows = []
-    for r, replica in enumerate(plan.replicas):
-        for s in range(len(replica.stages)):
-            spans = [_op_span(op) for op in timeline.ops if (op.replica, op.stage) == (r, s)]
-            rows.append(Row(label=stage_label(plan, r, s), spans=tuple(spans)))
-    rows = rows[:ROWS_MAX]
+    for r, s in stages[:ROWS_MAX]:
+        spans = [_op_span(op) for op in timeline.ops if (op.replica, op.stage) == (r, s)]
+        rows.append(Row(label=stage_label(plan, r, s), spans=tuple(spans)))
     for wire in dict.fromkeys(item.wire for item in timeline.moved):
         moved = [item for item in timeline.moved if item.wire == wire]
         spans = [

@@ -140,8 +140,9 @@ class Plan:
     """One way to run a job on a fleet.
 
     schedule: gpipe or 1f1b. zero_stage: 0 or 1 (optimizer state sharded over the ranks that hold the same layers).
-    reduce_dtype: of gradients on the wire. barrier_ms: the all-reduce of the gradient norm that ends every step's
-    backward. sum over replicas of microbatches x microbatch_size == global_batch_size.
+    reduce_dtype: of gradients on the wire. bucket_bytes: units with smaller gradients travel together with their
+    neighbours. barrier_ms: the all-reduce of the gradient norm that ends every step's backward. sum over replicas of
+    microbatches x microbatch_size == global_batch_size.
     """
 
     model: str
@@ -155,6 +156,7 @@ class Plan:
     virtual_stages: int = 1
     zero_stage: int = 0
     reduce_dtype: str = "fp32"
+    bucket_bytes: int = 4 * 2**20
     tied_embeddings: bool = False
     wires: tuple[Wire, ...] = ()
     exchanges: tuple[Exchange, ...] = ()

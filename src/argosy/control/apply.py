@@ -31,6 +31,7 @@ def rebuild(state: State) -> None:
     kinds = tuple(sorted({pool.kind for pool in state.nodes.pools} | _named_kinds(state)))
     state.quota = QuotaTree(state.policy, kinds)
     state.shapes, state.shape_number, state.waiting = [], {}, {}
+    state.shape_of = {}
     state.holding = [set() for _ in state.nodes.pools]
     for attempt in state.attempts.values():
         job = state.jobs[attempt.job]
@@ -39,7 +40,6 @@ def rebuild(state: State) -> None:
         for pool, _ in attempt.rung.chips:
             state.holding[pool].add(attempt.id)
     for job in state.jobs.values():
-        job.shape = -1
         if job.rungs and job.state != "ended":
             set_shape(state, job)
         if job.state in ("waiting", "reserved"):
@@ -107,6 +107,7 @@ def _nodes_left(state: State, change: ch.NodesLeft) -> None:
         attempt = state.attempts.get(state.nodes.holder[number])
         state.nodes.leaving[number] = True
         state.nodes.left_generation[number] = attempt.generation if attempt else 0
+        state.nodes.leave_by_us[number] = change.by_us
 
 
 def _nodes_freed(state: State, change: ch.NodesFreed) -> None:
@@ -161,7 +162,8 @@ def _job_moved(state: State, change: ch.JobMoved) -> None:
         job.since_us = state.now_us
         enter(state, job)
     if change.to == "ended":
-        job.ended_us, job.shape = state.now_us, -1
+        job.ended_us = state.now_us
+        state.shape_of.pop(job.id, None)
         state.ended.append(job.id)
 
 

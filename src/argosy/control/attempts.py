@@ -62,7 +62,7 @@ def leave(work: Work, attempt: AttemptState, numbers: Iterable[int], reason: str
     if not fresh:
         return
     work.stop(attempt, fresh, reason, by_us)
-    work.change(NodesLeft(nodes=fresh))
+    work.change(NodesLeft(nodes=fresh, by_us=by_us))
     parked = tuple(n for n in fresh if nodes.observed[n] == "down" and nodes.lease_us[n] <= work.now_us)
     if parked:
         work.change(NodesFreed(nodes=parked))
@@ -71,7 +71,10 @@ def leave(work: Work, attempt: AttemptState, numbers: Iterable[int], reason: str
 def stop(work: Work, job: JobState, reason: str, text: str = "", notice_us: int = 0) -> None:
     """End a job's attempt: tell its nodes, and wait until they are all free. reason: of REQUEUED, else its ending."""
     attempt = work.state.attempts[job.attempt]
+    was_stopping = job.state == "stopping"
     work.change(JobMoved(job=job.id, to="stopping", reason=reason, text=text))
+    if was_stopping:
+        return
     leave(work, attempt, attempt.all_nodes(), reason, work.now_us + notice_us)
     finish_stop(work, job)
 

@@ -77,9 +77,10 @@ class NodeTrusted(Change, frozen=True, kw_only=True, tag="trust"):
 
 
 class NodesLeft(Change, frozen=True, kw_only=True, tag="left"):
-    """The holder no longer counts on these nodes, and waits until they are surely free of it."""
+    """The holder no longer counts on these nodes, and waits until they are surely free of it, by_us at the latest."""
 
     nodes: tuple[int, ...]
+    by_us: int = 0
 
 
 class NodesFreed(Change, frozen=True, kw_only=True, tag="freed"):

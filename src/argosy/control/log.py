@@ -31,6 +31,7 @@ COLUMNS = (
     "holder",
     "leaving",
     "left_generation",
+    "leave_by_us",
     "lease_us",
     "until_us",
     "spare",

@@ -21,9 +21,8 @@ class NodeTable:
     """Columns of nodes, indexed by a number that a node keeps for ever.
 
     holder: attempt on the node, also while it leaves. leaving: the attempt no longer counts on it since the generation
-    left_generation. lease_us: when a
-    node that does not answer has parked its ranks for certain. until_us: start of the next maintenance window, 0 while
-    in one. lock, lock_until: the job a free node is held for, and the time before which others may use it. faults:
+    left_generation, and has to be gone by leave_by_us. lease_us: when a node that does not answer has parked its ranks
+    for certain. until_us: start of the next maintenance window, 0 while in one. lock, lock_until: the job a free node is held for, and the time before which others may use it. faults:
     times it was quarantined.
     """
 
@@ -43,6 +42,7 @@ class NodeTable:
         self.holder: list[str] = []
         self.leaving: list[bool] = []
         self.left_generation: list[int] = []
+        self.leave_by_us: list[int] = []
         self.lease_us: list[int] = []
         self.until_us: list[int] = []
         self.spare: list[bool] = []
@@ -75,7 +75,7 @@ class NodeTable:
         own(leaf, 1)
         row = {"name": node.name, "pool": pool, "rack": node.rack, "spine": node.spine, "leaf": leaf}
         row |= {"observed": "unknown", "intent": "open", "trust": "ok", "holder": "", "leaving": False}
-        row |= {"left_generation": 0, "lease_us": 0, "until_us": FOREVER, "spare": False, "retired": False, "faults": 0}
+        row |= {"left_generation": 0, "leave_by_us": 0, "lease_us": 0, "until_us": FOREVER, "spare": False, "retired": False, "faults": 0}
         row |= {"lock": "", "lock_until": 0, "placeable": False, "ready": False}
         for column, value in row.items():
             getattr(self, column).append(value)

@@ -55,7 +55,7 @@ def _look_at(run: Pass, lane: Lane, group: GroupKey, job: JobState) -> None:
     if early is not None:
         _block(run, lane, group, early)
         return
-    shape = state.shapes[job.shape]
+    shape = state.shapes[state.shape_of[job.id]]
     depths = [state.quota.depth(lane.queue, need) for need in shape.needs]
     for rung, need, depth in zip(shape.rungs, shape.needs, depths, strict=True):
         if (

@@ -78,7 +78,7 @@ def outranks(state: State, job: JobState, reservation: Reservation) -> bool:
 
 def _rank(state: State, job: JobState) -> tuple[int, int]:
     queue = state.queue_of(job)
-    needs = state.shapes[job.shape].needs
+    needs = state.shapes[state.shape_of[job.id]].needs
     return min(state.quota.depth(queue, need) for need in needs), -job.claim.priority
 
 

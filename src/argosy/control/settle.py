@@ -30,7 +30,7 @@ def not_ready(state: State, job: JobState) -> Blocked | None:
 def settle(work: Work, job: JobState, depths: list[int], closed: set[int]) -> Blocked:
     """Find what each rung lacks, then reclaim or reserve. closed: pools that those ahead in its queue wait for."""
     state = work.state
-    queue, shape = state.queue_of(job), state.shapes[job.shape]
+    queue, shape = state.queue_of(job), state.shapes[state.shape_of[job.id]]
     codes: list[tuple[str, Rung, Excess | None]] = []
     for rung, need, depth in zip(shape.rungs, shape.needs, depths, strict=True):
         excess = state.quota.excess(queue, need, depth)

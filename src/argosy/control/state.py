@@ -37,7 +37,6 @@ class JobState:
     text: str = ""
     ended_us: int = 0
     rungs: tuple[Rung, ...] = ()
-    shape: int = -1
 
 
 @dataclass(slots=True)
@@ -111,6 +110,7 @@ class State:
         self.ended: list[str] = []
         self.quota = QuotaTree(self.policy, ())
         self.shapes: list[Shape] = []
+        self.shape_of: dict[str, int] = {}
         self.shape_number: dict[tuple[Rung, ...], int] = {}
         self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self.holding: list[set[str]] = []

@@ -23,10 +23,9 @@ def problems(state: State) -> list[str]:
 def _nodes(state: State) -> Iterator[str]:
     """Nodes are held by one attempt that knows it, and are counted free where they are."""
     nodes = state.nodes
-    members = {number: attempt.id for attempt in state.attempts.values() for number in attempt.all_nodes()}
     for number in range(len(nodes)):
         name, holder = nodes.name[number], nodes.holder[number]
-        if holder and not nodes.leaving[number] and members.get(number) != holder:
+        if holder and not nodes.leaving[number] and not _has(state, holder, number):
             yield f"{name} is held by {holder}, which does not have it"
         if nodes.leaving[number] and not holder:
             yield f"{name} is left by nobody"
@@ -40,6 +39,11 @@ def _nodes(state: State) -> Iterator[str]:
             yield f"{name} is kept for {lock}, which reserves it not"
     for pool, tree in enumerate(nodes.trees):
         yield from _tree(state, pool, tree)
+
+
+def _has(state: State, attempt: str, number: int) -> bool:
+    """Say whether an attempt counts a node among its own."""
+    return attempt in state.attempts and number in state.attempts[attempt].all_nodes()
 
 
 def _tree(state: State, pool: int, tree: PoolTree) -> Iterator[str]:

@@ -15,7 +15,7 @@ def group_key(state: State, job: JobState) -> GroupKey:
     limit_us = job.claim.time_limit_us
     special = job.avoid or job.not_before_us > job.submitted_us or job.id in state.reservations
     limit = FOREVER if limit_us is None else limit_us
-    return state.queue_of(job), job.shape, limit, job.id if special else ""
+    return state.queue_of(job), state.shape_of.get(job.id, -1), limit, job.id if special else ""
 
 
 def enter(state: State, job: JobState) -> None:
@@ -38,4 +38,4 @@ def set_shape(state: State, job: JobState) -> None:
     if job.rungs not in state.shape_number:
         state.shape_number[job.rungs] = len(state.shapes)
         state.shapes.append(Shape(job.rungs, tuple(state.amounts_of(rung) for rung in job.rungs)))
-    job.shape = state.shape_number[job.rungs]
+    state.shape_of[job.id] = state.shape_number[job.rungs]

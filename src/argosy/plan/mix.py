@@ -13,18 +13,22 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.plan.mix_columns import Column, Pricer, column_of, partitions
-from argosy.plan.mix_sync import byte_limits, ring_members, sync_s
+from argosy.plan.mix_sync import Part, byte_limits, heaviest_stages, ring_members, sync_s
 from argosy.plan.mix_tables import Floats, MixProblem, Template
 
 ROUNDS_MAX = 10
 LIMITS_MAX = 24
 LIMIT_RATIO = 0.8
-TIGHTER_MAX = 5
-WORSE_MAX = 1.15
+STARTS, TIGHTER_MAX = 4, 8
+# How much worse than the best a relaxed solution may be to be followed, and to end the sweep.
+NEAR, WORSE_MAX = 1.03, 1.15
 INTEGER_TRIES = 6
 INTEGER_HALVINGS = 9
 POOL_MAX = 90
+NEAREST = 8
 SOLVER_S = 0.25
+# How much longer than the last limit's step a stage may last.
+LONGER = 1.5
 CLOSE = 1e-3
 
 
@@ -61,6 +65,7 @@ class _Relaxed:
     limits: Floats
     seconds: float
     sync: tuple[float, float]
+    parts: tuple[Part, ...]
     prices: Floats
     columns: tuple[Column, ...]
 
@@ -80,9 +85,15 @@ def plan_mix(problem: MixProblem) -> Mix:
             "needs more memory than its chip has, or the pool has too few chips"
         )
     bound_s, best = relaxed[0].total_s, None
-    for found in relaxed[:INTEGER_TRIES]:
+    seen: set[tuple[Part, ...]] = set()
+    for found in relaxed:
+        if len(seen) >= INTEGER_TRIES:
+            break
         if best is not None and found.total_s >= best.step_s:
             break
+        if found.parts in seen:
+            continue
+        seen.add(found.parts)
         mix = search.whole(found, bound_s)
         if mix is not None and (best is None or mix.step_s < best.step_s):
             best = mix
@@ -111,6 +122,7 @@ class _Search:
         self.prices = np.full(len(problem.counts), 1e-9)
         self.seconds = 1.0
         self.members = np.maximum(2.0, self.counts / 8)
+        self.tried: set[tuple[float, ...]] = set()
 
     def sweep(self) -> list[_Relaxed]:
         """Relax at limits on the sum's time from loose to tight, then step by step below the best ones."""
@@ -126,14 +138,32 @@ class _Search:
             limit_s *= LIMIT_RATIO
             if found and found[-1].seconds > WORSE_MAX * min(item.total_s for item in found):
                 break
-        for start in sorted(found, key=lambda item: item.total_s)[:2]:
-            limit_s = start.sync[0]
-            for _ in range(TIGHTER_MAX):
-                step = self._add(found, limit_s * (1 - 1e-6))
-                if step is None or step.total_s > 1.03 * min(item.total_s for item in found):
-                    break
-                limit_s = min(limit_s, step.sync[0])
+        for start in sorted(found, key=lambda item: item.total_s)[:STARTS]:
+            self._tighten(found, start)
         return found
+
+    def _tighten(self, found: list[_Relaxed], step: _Relaxed | None) -> None:
+        """Forbid the heaviest stage of the class that sums longest, again and again while that doesn't lose much."""
+        for _ in range(TIGHTER_MAX):
+            if step is None or step.total_s > NEAR * min(item.total_s for item in found):
+                return
+            bytes_each = heaviest_stages(self.problem, step.parts)
+            members = ring_members(self.problem, step.parts)
+            rings_s = [
+                self.problem.reduce_s(float(size), round(count), c, c)
+                for c, (size, count) in enumerate(zip(bytes_each, members, strict=True))
+            ]
+            slowest = int(np.argmax(rings_s))
+            limits = np.maximum(step.limits, 0.0)
+            limits[slowest] = bytes_each[slowest] * (1 - 1e-9)
+            key = tuple(np.round(limits, -3))
+            if key in self.tried:
+                return
+            self.tried.add(key)
+            self.prices, self.seconds = step.prices, step.seconds
+            step = self.relax(limits)
+            if step is not None:
+                found.append(step)
 
     def _add(self, found: list[_Relaxed], limit_s: float) -> _Relaxed | None:
         relaxed = self.relax(byte_limits(self.problem, limit_s, self.members))
@@ -143,11 +173,8 @@ class _Search:
 
     def relax(self, limits: Floats) -> _Relaxed | None:
         """Solve with fractional replicas whose stages sum at most so many bytes, by class; None if nothing fits."""
-        problem, weights = self.problem, self.problem.weights_before
-        for pricer in self.pricers:
-            first, end = pricer.table.spans
-            bytes_each = (weights[end] - weights[first])[:, None] / pricer.table.degrees
-            pricer.limit(bytes_each <= limits[pricer.table.classes])
+        problem = self.problem
+        self._limit(limits)
         pool = [column for column in self.columns.values() if self._within(column, limits)]
         seen = {column.template for column in pool}
         amounts, tries = np.zeros(0), 0
@@ -173,15 +200,27 @@ class _Search:
             limits=limits,
             seconds=self.seconds,
             sync=sync_s(problem, parts),
+            parts=tuple(parts),
             prices=self.prices.copy(),
             columns=tuple(pool),
         )
 
+    def _limit(self, limits: Floats) -> None:
+        weights = self.problem.weights_before
+        for pricer in self.pricers:
+            first, end = pricer.table.spans
+            bytes_each = (weights[end] - weights[first])[:, None] / pricer.table.degrees
+            longest_s = LONGER * self.seconds if self.columns else np.inf
+            pricer.limit(bytes_each <= limits[pricer.table.classes], longest_s)
+
     def _price(self, first: bool) -> Iterable[Template]:
         for pricer in self.pricers:
-            for template, value in pricer.best(self.prices, self.seconds, keep=8 if first else 3):
-                if first or value > 0:
+            done = set()
+            for template, value in pricer.best(self.prices, self.seconds, keep=8 if first else 4):
+                if template.choices not in done and (first or value > -0.03 * template.microbatch_size):
+                    done.add(template.choices)
                     yield template
+                    yield from partitions(pricer, template.choices, self.seconds)
 
     def _within(self, column: Column, limits: Floats) -> bool:
         weights, template = self.problem.weights_before, column.template
@@ -222,23 +261,23 @@ class _Search:
         return self._mix(pool, best[1], best[0], bound_s)
 
     def _near(self, relaxed: _Relaxed) -> list[Column]:
-        """Give the replicas worth nearly their price, also with other micro-batch sizes and exact partitions."""
+        """Give the replicas worth nearly their price, cut also for the whole micro-batches just below and above."""
         seconds, prices = relaxed.seconds, relaxed.prices
-        kinds = {column.template.choices: column for column in sorted(relaxed.columns, key=lambda c: c.worth(seconds))}
+        pool = {column.template: column for column in relaxed.columns}
 
         def excess(column: Column) -> float:
             return column.worth(seconds) / float(prices @ column.chips)
 
-        pool = {column.template: column for column in relaxed.columns if column.worth(seconds) > 0}
-        weights = self.problem.weights_before
-        for column in sorted(kinds.values(), key=excess, reverse=True)[:8]:
-            for pricer in self.pricers:
-                first, end = pricer.table.spans
-                bytes_each = (weights[end] - weights[first])[:, None] / pricer.table.degrees
-                pricer.allowed = bytes_each <= relaxed.limits[pricer.table.classes]
+        kinds = {column.template.choices: column for column in sorted(pool.values(), key=excess)}
+        nearest = sorted(kinds.values(), key=excess, reverse=True)[:NEAREST]
+        self._limit(relaxed.limits)
+        for pricer in self.pricers:
+            for column in nearest:
                 if not set(column.template.choices) <= set(pricer.table.choices):
                     continue
-                for template in partitions(pricer, column.template.choices, seconds):
+                count = _microbatches(column, seconds) * column.template.microbatch_size / pricer.table.microbatch_size
+                whole = sorted({max(1, int(count)), int(count) + 1})
+                for template in partitions(pricer, column.template.choices, seconds, whole):
                     pool.setdefault(template, column_of(self.problem, template))
         return sorted((c for c in pool.values() if c.worth(seconds) > 0), key=excess, reverse=True)[:POOL_MAX]
 

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.plan.mix_tables import Choice, Floats, Integers, MixProblem, MixTable, Pace, Template, pace
+from argosy.plan.mix_tables import Choice, Floats, MixProblem, MixTable, Pace, Template, pace
 
+# Limits on the slowest stage: of pricing, and of cutting in two passes.
 GRID = 32
-CANDIDATES_MAX = 64
+LIMITS_COARSE, LIMITS_FINE = 16, 24
+# Depths beyond the best one after which deeper pipelines are not priced.
+DEPTHS_WORSE = 3
 Mask = NDArray[np.bool_]
 
 
@@ -49,23 +52,27 @@ class Pricer:
         self.empty = not usable.size
         if self.empty:
             return
-        one_layer = least_s[end - first == 1].min(axis=1).max()
-        self.grid_s = np.geomspace(one_layer * (1 + 1e-9), max(usable.max(), one_layer * 1.01), GRID)
-        self.rate = table.microbatch_size / self.grid_s
-        cost = table.span_s[:, :, None] * self.rate
-        cost[(least_s[:, :, None] > self.grid_s) | ~self.fits[0][:, :, None]] = np.inf
-        self._cost = cost
-        self._forward = forward[:, :, :, None] * self.rate
-        self._backward = backward[:, :, :, None] * self.rate
-        self.limit(np.ones_like(self.fits[0]))
+        self._least_s = least_s
+        self._range_s = float(least_s[end - first == 1].min(axis=1).max()), float(usable.max())
+        self.limit(np.ones_like(self.fits[0]), np.inf)
 
-    def limit(self, allowed: Mask) -> None:
-        """Let stages hold only these spans, by (span, choice)."""
+    def limit(self, allowed: Mask, seconds: float) -> None:
+        """Let stages hold only these spans, by (span, choice), and last at most so many seconds."""
         self.allowed = allowed
-        rows = np.flatnonzero((allowed & self.fits[0]).any(axis=1))
+        if self.empty:
+            return
+        low_s, high_s = self._range_s
+        self.grid_s = np.geomspace(low_s * (1 + 1e-9), max(min(high_s, seconds), low_s * 1.01), GRID)
+        self.rate = self.table.microbatch_size / self.grid_s
+        self._forward = self.table.forward_s[:, :, :, None] * self.rate
+        self._backward = self.table.backward_s[:, :, :, None] * self.rate
+        self._known_edges: dict[tuple[float, float], Floats] = {}
+        usable = allowed & self.fits[0]
+        rows = np.flatnonzero(usable.any(axis=1))
         first, end = self.table.spans
         self._first, self._end = first[rows], end[rows]
-        self._spans_cost = np.where(allowed[rows][:, :, None], self._cost[rows], np.inf)
+        within = usable[rows][:, :, None] & (self._least_s[rows][:, :, None] <= self.grid_s)
+        self._spans_cost = np.where(within, self.table.span_s[rows][:, :, None] * self.rate, np.inf)
         self._full = np.where(self.fits[:, rows], 0.0, np.inf)[:, :, :, None]
         self._firsts, self._breaks = np.unique(self._first, return_index=True)
 
@@ -74,7 +81,7 @@ class Pricer:
         if self.empty or not len(self._first):
             return []
         chips = (prices[self.table.classes] * self.table.degrees)[:, None]
-        rests = self._rests(chips)
+        rests = self._rests(chips, seconds)
         depths = [rest[0] for rest in rests]
         values = self.table.microbatch_size + seconds * self.rate - np.stack(depths)
         over_choices = values.max(axis=1)
@@ -90,13 +97,19 @@ class Pricer:
 
     def _edges(self, depth: int, first: bool) -> Floats:
         """Cost of a boundary's messages in front of the last `depth` stages."""
-        backward = self._backward * self.problem.last_factor if depth == 1 else self._backward
-        return self._forward * (self.problem.first_factor(depth + 1) if first else 1.0) + backward
+        factors = (
+            self.problem.first_factor(depth + 1) if first else 1.0,
+            self.problem.last_factor if depth == 1 else 1.0,
+        )
+        if factors not in self._known_edges:
+            self._known_edges[factors] = self._forward * factors[0] + self._backward * factors[1]
+        return self._known_edges[factors]
 
-    def _rests(self, chips: Floats) -> list[Floats]:
+    def _rests(self, chips: Floats, seconds: float) -> list[Floats]:
         """Tabulate the least cost of the last stages, by depth: (first layer, its choice, grid point)."""
         layers, choices = self.table.layers, len(self.table.choices)
         rests: list[Floats] = []
+        best, worse, worth = -np.inf, 0, self.table.microbatch_size + seconds * self.rate
         for depth in range(self.stages_max):
             rest = np.full((layers + 1, choices, GRID), np.inf)
             total = self._spans_cost + self._full[depth]
@@ -109,6 +122,11 @@ class Pricer:
                 if self.problem.first_factor(depth + 1) != 1.0 and self._firsts[0] == 0:
                     rest[0] = self._first_stage(rests[-1], depth) + chips
             rests.append(rest)
+            value = float((worth - rest[0]).max())
+            worse = worse + 1 if np.isfinite(best) and value <= best else 0
+            best = max(best, value)
+            if worse >= DEPTHS_WORSE:
+                break
         return rests
 
     def _first_stage(self, rest: Floats, depth: int) -> Floats:
@@ -149,30 +167,74 @@ def column_of(problem: MixProblem, template: Template) -> Column:
     return Column(template=template, pace=pace(problem, table, picked, template.ends), chips=problem.chips(template))
 
 
-def partitions(pricer: Pricer, choices: Sequence[Choice], seconds: float) -> list[Template]:
-    """Cut layers for these choices exactly: the fastest slowest stage, and the most worth in so many seconds."""
+def partitions(
+    pricer: Pricer, choices: Sequence[Choice], seconds: float, microbatches: Sequence[int] = ()
+) -> list[Template]:
+    """Cut layers for these choices: the most worth in so many seconds, and the least time of given micro-batches.
+
+    Exact for each limit on the slowest stage that is tried: a coarse row of limits, then all around the best of them.
+    """
     table = pricer.table
     picked = [table.choices.index(choice) for choice in choices]
-    times, allowed = _stage_times(pricer, picked), _stage_allowed(pricer, picked)
-    limits = np.unique(times[allowed])
+    cut = _Cutter(pricer, picked)
+    limits = np.unique(cut.times[cut.allowed])
     if not len(limits):
         return []
-    limits = limits[:: max(1, len(limits) // CANDIDATES_MAX)]
-    first, end = table.spans
-    rest, came = np.full((table.layers + 1, len(limits)), np.inf), []
-    rest[0] = 0.0
-    for stage in range(len(picked)):
-        within = allowed[stage][:, None] & (times[stage][:, None] <= limits)
-        reach = np.full((table.layers + 1, table.layers + 1, len(limits)), np.inf)
-        reach[end, first] = np.where(within, times[stage][:, None], np.inf) + rest[first]
-        came.append(reach.argmin(axis=1))
-        rest = reach.min(axis=1)
-    sums = rest[table.layers]
-    if not np.isfinite(sums).any():
-        return []
-    worth = np.where(np.isfinite(sums), (seconds - sums) / limits, -np.inf)
-    points = {int(np.isfinite(sums).argmax()), int(worth.argmax())}
-    return [template_of(table, picked, _ends(came, point, table.layers)) for point in sorted(points)]
+    coarse = limits[np.unique(np.linspace(0, len(limits) - 1, LIMITS_COARSE).astype(int))]
+    goals = [lambda sums, tops: (sums - seconds) / tops]
+    goals += [lambda sums, tops, count=count: sums + (count - 1) * tops for count in microbatches]
+    found = []
+    sums, _ = cut.sums(coarse)
+    for goal in goals:
+        costs = goal(sums, coarse)
+        best = int(np.argmin(costs))
+        if not np.isfinite(costs[best]):
+            continue
+        low, high = coarse[max(0, best - 1)], coarse[min(len(coarse) - 1, best + 1)]
+        fine = limits[(limits >= low) & (limits <= high)]
+        fine = fine[:: max(1, len(fine) // LIMITS_FINE)]
+        fine_sums, rests = cut.sums(fine)
+        point = int(np.argmin(goal(fine_sums, fine)))
+        if np.isfinite(fine_sums[point]):
+            found.append(template_of(table, picked, cut.ends(rests, fine[point], point)))
+    return list(dict.fromkeys(found))
+
+
+class _Cutter:
+    """Cuts layers into stages of given choices: least sum of times with no stage above a limit, for many limits."""
+
+    def __init__(self, pricer: Pricer, picked: Sequence[int]) -> None:
+        self.count, self.layers = len(picked), pricer.table.layers
+        times, allowed = _stage_times(pricer, picked), _stage_allowed(pricer, picked)
+        first, end = pricer.table.spans
+        rows = np.flatnonzero(allowed.any(axis=0))
+        rows = rows[np.lexsort((first[rows], end[rows]))]
+        self.first, self.end = first[rows], end[rows]
+        self.times, self.allowed = times[:, rows], allowed[:, rows]
+        self.last, self.breaks = np.unique(self.end, return_index=True)
+
+    def sums(self, limits: Floats) -> tuple[Floats, list[Floats]]:
+        """Give the least sums by limit, and the tables that lead there, by (layer, limit)."""
+        rest = np.full((self.layers + 1, len(limits)), np.inf)
+        rest[0] = 0.0
+        rests = [rest]
+        for stage in range(self.count):
+            times = np.where(self.allowed[stage], self.times[stage], np.inf)[:, None]
+            reach = np.where(times <= limits, times, np.inf) + rest[self.first]
+            rest = np.full_like(rest, np.inf)
+            if len(self.breaks):
+                rest[self.last] = np.minimum.reduceat(reach, self.breaks, axis=0)
+            rests.append(rest)
+        return rest[self.layers], rests
+
+    def ends(self, rests: Sequence[Floats], limit: float, point: int) -> list[int]:
+        """Follow one limit's least sum back to where the stages end."""
+        ends = [self.layers]
+        for stage in range(self.count - 1, 0, -1):
+            rows = np.flatnonzero((self.end == ends[-1]) & self.allowed[stage] & (self.times[stage] <= limit))
+            total = self.times[stage, rows] + rests[stage][self.first[rows], point]
+            ends.append(int(self.first[rows[int(total.argmin())]]))
+        return ends[::-1]
 
 
 def _stage_times(pricer: Pricer, picked: Sequence[int]) -> Floats:
@@ -198,10 +260,3 @@ def _stage_allowed(pricer: Pricer, picked: Sequence[int]) -> Mask:
     return np.stack(
         [pricer.allowed[:, choice] & pricer.fits[count - stage - 1][:, choice] for stage, choice in enumerate(picked)]
     )
-
-
-def _ends(came: Sequence[Integers], point: int, layers: int) -> list[int]:
-    ends = [layers]
-    for choice in reversed(came[1:]):
-        ends.append(int(choice[ends[-1], point]))
-    return ends[::-1]

@@ -39,6 +39,17 @@ def sync_s(problem: MixProblem, parts: Sequence[Part]) -> tuple[float, float]:
     return max(total[0] for total in totals), max(total[1] for total in totals)
 
 
+def heaviest_stages(problem: MixProblem, parts: Sequence[Part]) -> Floats:
+    """Give by class the most bytes that one of its chips sums; 0 where it has no stage."""
+    heaviest = np.zeros(len(problem.counts))
+    weights = problem.weights_before
+    for template, _ in parts:
+        for first, end, choice in zip(template.starts, template.ends, template.choices, strict=True):
+            share = float(weights[end] - weights[first]) / choice.tp
+            heaviest[choice.chip_class] = max(heaviest[choice.chip_class], share)
+    return heaviest
+
+
 def ring_members(problem: MixProblem, parts: Sequence[Part]) -> Floats:
     """Give by class the most members that any of its rings has; 2 where it has none."""
     members = np.full(len(problem.counts), 2.0)

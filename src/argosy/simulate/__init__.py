@@ -1,1 +1,1 @@
-"""The same core on a simulated fleet: a clock that jumps, messages that get lost, machines that die, all from one seed."""
+"""The same core on a simulated fleet: a clock that jumps, messages that get lost, machines that die, one seed."""

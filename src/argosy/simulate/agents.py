@@ -14,7 +14,7 @@ BEAT_US = 5 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the server tells an agent. boot: the agent process it is meant for. lead: this node reports the job's end."""
+    """What the server tells an agent. boot: the agent process it is meant for. lead: its node reports the job's end."""
 
     stamp: Stamp
     boot: int

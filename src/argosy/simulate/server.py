@@ -27,7 +27,7 @@ from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
 
 DOWN_AFTER_US = 16 * SECOND_US
 PASS_DELAY_US = 100 * MILLISECOND_US
-COMPACT_AFTER = 400
+COMPACT_AFTER = 120
 
 
 class DiskFullError(OSError):
@@ -81,7 +81,11 @@ class Server:
         self._boots.clear()
         self._last.clear()
         self._heard_us = dict.fromkeys(self.agents, self.world.now_us)
-        self.send(TermBegan)
+        if not self.send(TermBegan):
+            # Whoever can't write that it leads does not lead.
+            self.crash()
+            self.world.after(2 * SECOND_US, lambda: self.start(term))
+            return
         self._ask_pass()
         if self.state.timers:
             self._wake(self.state.timers[0][0])
@@ -128,7 +132,7 @@ class Server:
             left = nodes.left_generation[number]
             if holder not in beat.running and beat.closed.get(holder, -1) >= left:
                 self.send(NodesReleased, attempt=holder, generation=left, nodes=(beat.node,))
-            elif attempt is None or self.state.jobs[attempt.job].state != "stopping" or beat.closed.get(holder, -1) < left:
+            elif self.world.now_us >= nodes.leave_by_us[number]:
                 self._stop(beat.node, holder, left, self.world.now_us)
         elif attempt is not None:
             self._follow(beat, attempt)
@@ -201,8 +205,10 @@ class Server:
         session = self._session
 
         def answer() -> None:
-            if session == self._session and job in self.state.jobs and self.state.jobs[job].state != "ended":
-                self.send(OptionsOffered, job=job, options=self.options(job))
+            alive = job in self.state.jobs and self.state.jobs[job].state != "ended"
+            if session == self._session and alive:
+                if not self.send(OptionsOffered, job=job, options=self.options(job)):
+                    self._plan(job)
 
         self.world.after(self.world.dice.between(10, 3000) * MILLISECOND_US, answer)
 
@@ -224,9 +230,9 @@ class Server:
         self.world.at(at_us, lambda: self._time(session))
 
     def _time(self, session: int) -> None:
-        if session == self._session and self.state.timers and self.state.timers[0][0] <= self.world.now_us:
-            if not self.send(TimeReached):
-                self._wake(self.world.now_us + SECOND_US)
+        due = session == self._session and self.state.timers and self.state.timers[0][0] <= self.world.now_us
+        if due and not self.send(TimeReached):
+            self._wake(self.world.now_us + SECOND_US)
 
     def _watch(self) -> None:
         """See nodes go down that have been silent too long."""

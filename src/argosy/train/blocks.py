@@ -5,6 +5,7 @@ optimizer's state is sharded (ZeRO-1). Every rank can name every rectangle from 
 sizes: no tensor, no group.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from argosy.train.decoder import unit_of
 from argosy.train.tensor_parallel import split_dim
 
 Sizes = tuple[int, ...]
+GRADIENT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,22 +29,19 @@ class Block:
     @property
     def numel(self) -> int:
         """How many elements it has."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
+        return math.prod(self.sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """What the holders of one TP slice of one unit exchange together.
+    """What the holders of one TP slice of some neighbouring units exchange together.
 
-    members: ascending ranks. segments: the blocks each member owns, one segment a member where the optimizer is
-    sharded, else one segment that all own. owned: index of this rank's segment. counted: whether this rank's blocks
-    count in the gradient norm.
+    units: in the order in which backward completes them. members: ascending ranks. segments: the blocks each member
+    owns, one segment a member where the optimizer is sharded, else one segment that all own. owned: index of this
+    rank's segment. counted: whether this rank's blocks count in the gradient norm.
     """
 
-    unit: int
+    units: tuple[int, ...]
     members: Ranks
     segments: tuple[tuple[Block, ...], ...]
     owned: int
@@ -69,8 +68,33 @@ def buckets_of(plan: Plan, seat: Seat, parameters: Mapping[str, Sizes]) -> tuple
     per_rank = tp_slices(plan) // stage.tp
     mine = range(seat.tp_index * per_rank, (seat.tp_index + 1) * per_rank)
     return tuple(
-        _bucket(plan, seat, unit, tp_slice, parameters) for unit in completion_order(plan, seat) for tp_slice in mine
+        _bucket(plan, seat, units, tp_slice, parameters)
+        for units in parcels_of(plan, seat, parameters)
+        for tp_slice in mine
     )
+
+
+def parcels_of(plan: Plan, seat: Seat, parameters: Mapping[str, Sizes]) -> tuple[tuple[int, ...], ...]:
+    """Group a stage's units, in the order in which backward completes them, into what is exchanged at a time.
+
+    Small neighbours that the same ranks hold go together until they have plan.bucket_bytes of gradients: a collective
+    of many ranks costs as much as it carries only when it carries enough. All holders group alike.
+    """
+    parcels: list[list[int]] = []
+    room_bytes = 0
+    holders: Ranks = ()
+    for unit in completion_order(plan, seat):
+        now = slice_holders(plan, unit, 0)
+        if not parcels or now != holders or room_bytes <= 0:
+            parcels.append([])
+            room_bytes, holders = plan.bucket_bytes, now
+        parcels[-1].append(unit)
+        room_bytes -= sum(
+            GRADIENT_BYTES * math.prod(sizes)
+            for name, sizes in parameters.items()
+            if unit_of(name, plan.num_layers) == unit
+        )
+    return tuple(tuple(parcel) for parcel in parcels)
 
 
 def completion_order(plan: Plan, seat: Seat) -> tuple[int, ...]:
@@ -81,20 +105,20 @@ def completion_order(plan: Plan, seat: Seat) -> tuple[int, ...]:
     return (*copies, *reversed(computed))
 
 
-def _bucket(plan: Plan, seat: Seat, unit: int, tp_slice: int, parameters: Mapping[str, Sizes]) -> Bucket:
-    members = slice_holders(plan, unit, tp_slice)
+def _bucket(plan: Plan, seat: Seat, units: tuple[int, ...], tp_slice: int, parameters: Mapping[str, Sizes]) -> Bucket:
+    members = slice_holders(plan, units[0], tp_slice)
     slices = tp_slices(plan)
     whole = [
         _cut(name, sizes, tp_slice, slices)
         for name, sizes in parameters.items()
         # What TP leaves whole travels with slice 0 only; the TP group shares it after the update.
-        if unit_of(name, plan.num_layers) == unit and (split_dim(name) is not None or tp_slice == 0)
+        if unit_of(name, plan.num_layers) in units and (split_dim(name) is not None or tp_slice == 0)
     ]
     owners = len(members) if plan.zero_stage == 1 else 1
     segments = tuple(tuple(_rows(block, k, owners) for block in whole) for k in range(owners))
     position = members.index(seat.rank)
     return Bucket(
-        unit=unit,
+        units=units,
         members=members,
         segments=tuple(tuple(block for block in segment if block.numel) for segment in segments),
         owned=position if owners > 1 else 0,

@@ -19,6 +19,8 @@ from argosy.train.decoder import unit_of
 from argosy.train.stage import LocalStage
 from argosy.train.tensor_parallel import has_partial_gradient, local_gradient, local_tensor
 
+Units = tuple[int, ...]
+
 
 def view_of(tensor: Tensor, local: Block, block: Block) -> Tensor:
     """View a block of a parameter inside the part of it that lies here (`local`)."""
@@ -38,20 +40,21 @@ class GradientExchange:
         device = next(iter(self.parameters.values())).device
         self.flats = tuple(_flat(bucket, groups, reduce_dtype, device) for bucket in self.buckets)
         self._tensor_group = groups.tensor
-        self._order = tuple(dict.fromkeys(bucket.unit for bucket in self.buckets))
-        self._names: dict[int, list[str]] = {unit: [] for unit in self._order}
+        self._order = tuple(dict.fromkeys(bucket.units for bucket in self.buckets))
+        self._names: dict[Units, list[str]] = {units: [] for units in self._order}
+        parcel = {unit: units for units in self._order for unit in units}
         for name, parameter in self.parameters.items():
-            unit = unit_of(name, plan.num_layers)
-            self._names[unit].append(name)
-            parameter.register_post_accumulate_grad_hook(self._hook(unit))  # type: ignore[no-untyped-call]
-        self._awaited: dict[int, int] = {}
+            units = parcel[unit_of(name, plan.num_layers)]
+            self._names[units].append(name)
+            parameter.register_post_accumulate_grad_hook(self._hook(units))  # type: ignore[no-untyped-call]
+        self._awaited: dict[Units, int] = {}
         self._launched = 0
 
     def begin(self, microbatches: int) -> None:
         """Start a step: forget old gradients and expect so many micro-batches."""
         for parameter in self.parameters.values():
             parameter.grad = None
-        self._awaited = {unit: microbatches * len(names) for unit, names in self._names.items()}
+        self._awaited = {units: microbatches * len(names) for units, names in self._names.items()}
         self._launched = 0
 
     def finish(self) -> None:
@@ -75,30 +78,30 @@ class GradientExchange:
                     self._unpack(segment, flat.gathered_segment(index))
         self._share_whole()
 
-    def _hook(self, unit: int) -> Callable[[Tensor], None]:
+    def _hook(self, units: Units) -> Callable[[Tensor], None]:
         def arrived(_: Tensor) -> None:
-            self._awaited[unit] -= 1
+            self._awaited[units] -= 1
             while self._launched < len(self._order) and self._awaited[self._order[self._launched]] <= 0:
                 self._launch(self._order[self._launched])
 
         return arrived
 
-    def _launch(self, unit: int) -> None:
+    def _launch(self, units: Units) -> None:
         self._launched += 1
-        self._sum_partial(unit)
+        self._sum_partial(units)
         for bucket, flat in zip(self.buckets, self.flats, strict=True):
-            if bucket.unit != unit:
+            if bucket.units != units:
                 continue
             for index, segment in enumerate(bucket.segments):
                 self._pack(segment, flat.segment(index), self._gradient)
             flat.start_reduce()
-        for name in self._names[unit]:
+        for name in self._names[units]:
             self.parameters[name].grad = None
 
-    def _sum_partial(self, unit: int) -> None:
+    def _sum_partial(self, units: Units) -> None:
         if self._tensor_group is None:
             return
-        for name in self._names[unit]:
+        for name in self._names[units]:
             gradient = self.parameters[name].grad
             if has_partial_gradient(name) and gradient is not None:
                 dist.all_reduce(gradient, group=self._tensor_group)
