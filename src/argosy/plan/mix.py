@@ -14,7 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.plan.mix_columns import Column, Pricer, column_of, partitions
 from argosy.plan.mix_sync import Part, byte_limits, heaviest_stages, ring_members, sync_s
-from argosy.plan.mix_tables import Floats, MixProblem, Template
+from argosy.plan.mix_tables import Choice, Floats, MixProblem, Template
 
 ROUNDS_MAX = 10
 LIMITS_MAX = 24
@@ -26,6 +26,9 @@ INTEGER_TRIES = 6
 INTEGER_HALVINGS = 9
 POOL_MAX = 90
 NEAREST = 8
+# Replicas looked at, and taken, in a round of pricing from each table; how far the grid may understate their worth.
+LOOKED_AT, FRESH_FIRST, FRESH = 24, 6, 3
+GRID_ERROR = 0.1
 SOLVER_S = 0.25
 # How much longer than the last limit's step a stage may last.
 LONGER = 1.5
@@ -178,8 +181,9 @@ class _Search:
         pool = [column for column in self.columns.values() if self._within(column, limits)]
         seen = {column.template for column in pool}
         amounts, tries = np.zeros(0), 0
+        cut: set[tuple[int, tuple[Choice, ...]]] = set()
         for round_ in range(ROUNDS_MAX):
-            fresh = [t for t in self._price(first=round_ == 0 and not pool) if t not in seen]
+            fresh = [t for t in self._price(cut, first=round_ == 0 and not pool) if t not in seen]
             for template in dict.fromkeys(fresh):
                 seen.add(template)
                 pool.append(self.columns.setdefault(template, column_of(problem, template)))
@@ -213,12 +217,19 @@ class _Search:
             longest_s = LONGER * self.seconds if self.columns else np.inf
             pricer.limit(bytes_each <= limits[pricer.table.classes], longest_s)
 
-    def _price(self, first: bool) -> Iterable[Template]:
+    def _price(self, cut: set[tuple[int, tuple[Choice, ...]]], first: bool) -> Iterable[Template]:
+        """Give replicas that may be worth more than their price; cut: what was given at these limits already."""
         for pricer in self.pricers:
-            done = set()
-            for template, value in pricer.best(self.prices, self.seconds, keep=8 if first else 4):
-                if template.choices not in done and (first or value > -0.03 * template.microbatch_size):
-                    done.add(template.choices)
+            left = FRESH_FIRST if first else FRESH
+            for template, value in pricer.best(self.prices, self.seconds, keep=LOOKED_AT):
+                # The grid understates a replica's worth by up to its step.
+                floor = -GRID_ERROR * float(self.prices @ self.problem.chips(template))
+                key = (template.microbatch_size, template.choices)
+                if not left or (not first and value <= floor):
+                    break
+                if key not in cut:
+                    cut.add(key)
+                    left -= 1
                     yield template
                     yield from partitions(pricer, template.choices, self.seconds)
 

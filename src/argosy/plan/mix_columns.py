@@ -53,7 +53,7 @@ class Pricer:
         if self.empty:
             return
         self._least_s = least_s
-        self._range_s = float(least_s[end - first == 1].min(axis=1).max()), float(usable.max())
+        self._range_s = float(table.layer_s.min(axis=0).max()), float(usable.max())
         self.limit(np.ones_like(self.fits[0]), np.inf)
 
     def limit(self, allowed: Mask, seconds: float) -> None:
