@@ -116,7 +116,13 @@ def submit(bench: Bench, count: int, sizes: tuple[int, ...] = GANGS, queues: tup
         gang = int(rng.choice(sizes))
         pool = int(rng.integers(len(bench.pools)))
         twin = pool ^ 1
-        near = "rack" if gang <= RACK and rng.random() < 0.3 else "spine" if gang <= SPINE and rng.random() < 0.5 else "site"
+        near = (
+            "rack"
+            if gang <= RACK and rng.random() < 0.3
+            else "spine"
+            if gang <= SPINE and rng.random() < 0.5
+            else "site"
+        )
         ladder = [_size(bench, ((pool, gang),), near)]
         elastic = gang >= 4 and rng.random() < 0.3
         if elastic:

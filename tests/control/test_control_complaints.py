@@ -33,7 +33,7 @@ class TestGangsStarvedBySmallJobs:
         assert (gang.attempts, gang.reason) == (1, "time_limit")
 
     def test_a_gang_starts_without_any_time_limits(self):
-        """The same without time limits: nobody knows when nodes fall free, so after a while they are kept as they do."""
+        """The same without time limits: nobody knows when nodes fall free, so after a while they are kept."""
         core = Core(policy(hold_after_s=600.0), north_h800=(4, 4, 4))
         small = [core.submit(size(H, 1)) for _ in range(4)]
         gang = core.submit(size(H, 4))
@@ -44,7 +44,7 @@ class TestGangsStarvedBySmallJobs:
         assert (gang.state, [job.state for job in more]) == ("running", ["waiting"] * 4)
 
     def test_short_jobs_run_before_the_gang_without_delaying_it(self):
-        """Held nodes need not idle: a job whose time limit ends before the gang can start is let in, a longer one not."""
+        """Held nodes need not idle: a job that ends before the gang can start is let in, a longer one is not."""
         core = Core(north_h800=(4, 4, 4))
         core.submit(size(H, 3), time_limit_us=HOUR_US)
         gang = core.submit(size(H, 4), time_limit_us=HOUR_US)
@@ -260,7 +260,7 @@ class TestReplacementOnTheBadHost:
         assert (job.state, core.why(job).code) == ("waiting", "NODES_DOWN")
 
     def test_the_breaker_stops_a_detector_gone_mad(self):
-        """A detector blamed node after node; at most the set share is cordoned, jobs still leave the nodes they blame."""
+        """A detector blamed node after node; at most the set share is cordoned."""
         core = Core(policy(breaker=Breaker(share=0.1)), north_h800=(20, 20, 20))
         for number in range(1, 9):
             core.send(TrustChanged, node=f"north-h800-{number}", trust="quarantined", evidence="bad detector")

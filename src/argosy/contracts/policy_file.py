@@ -1,0 +1,277 @@
+"""Reading `queues.yaml`: its keys, what each allows, and how they become a `Policy`.
+
+All problems of a file are reported at once with their places. It must not know which chips or sites the fleet has:
+`check_policy` is told.
+"""
+
+import datetime
+import difflib
+import re
+from collections.abc import Collection
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from argosy.contracts.documents import Document, Section, problems_error, read_document, validate
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.policy import (
+    EVERY_KIND,
+    NORMALISED,
+    SECOND_US,
+    Breaker,
+    Policy,
+    Queue,
+    Reclaim,
+    Retries,
+    Window,
+)
+from argosy.contracts.units import Count, DurationS, Switch, parse_count, parse_duration_s, parse_switch, show
+
+Chips = Annotated[Count, Field(ge=0, le=10**8)]
+_TIMES = re.compile(r"(\d+(?:\.\d+)?)\s*x(?:\s+requested)?")
+_BREAKER = re.compile(r"(\d+(?:\.\d+)?)\s*%(?:\s+of the fleet)?\s+in\s+(\S+)")
+
+
+def _limits(value: Any) -> Any:
+    """Read `yes`, `no`, `{limit: 128}` or `{limit: {h800-sxm: 64}}` as limits by kind; none means no limit."""
+    if isinstance(value, bool) or (isinstance(value, str) and value in ("yes", "no", "on", "off")):
+        return {} if parse_switch(value) else {EVERY_KIND: 0}
+    if not isinstance(value, dict) or not set(value) <= {"limit", "notice"}:
+        raise BadInputError(f"got {show(value)}; write yes, no, or {{limit: 128}}")
+    limit = value.get("limit")
+    if limit is None:
+        return {}
+    if isinstance(limit, dict):
+        return {str(kind): parse_count(amount) for kind, amount in limit.items()}
+    return {EVERY_KIND: parse_count(limit)}
+
+
+def _lending(value: Any) -> Any:
+    """Read what a queue lends: limits as for borrowing, and the notice it gives when it takes chips back."""
+    notice = value.get("notice") if isinstance(value, dict) else None
+    return {"limits": _limits(value), "notice_s": 0.0 if notice is None else parse_duration_s(notice)}
+
+
+def _borrowing(value: Any) -> Any:
+    if isinstance(value, dict) and "notice" in value:
+        raise BadInputError("notice belongs to lend: it is the lender who gives it")
+    return _limits(value)
+
+
+def _times(value: Any) -> Any:
+    """Read `1.5x requested`, `1.5x` or 1.5."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    found = _TIMES.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise BadInputError(f"got {show(value)}; write how many times the requested chips, such as 1.5x requested")
+    return float(found[1])
+
+
+def _breaker(value: Any) -> Any:
+    """Read `2 % of the fleet in 10m`."""
+    found = _BREAKER.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None or float(found[1]) > 100:
+        raise BadInputError(f"got {show(value)}; write a share and a time, such as 2 % of the fleet in 10m")
+    return Breaker(share=float(found[1]) / 100, window_s=parse_duration_s(found[2]))
+
+
+def _moment(value: Any) -> Any:
+    """Read a date and time in microseconds since 1970; without a zone it is UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise BadInputError(f"got {show(value)}; write a date and time such as 2026-12-05T02:00") from error
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+    return round(zoned.timestamp()) * SECOND_US
+
+
+class QueueSection(Section):
+    """The keys of one queue."""
+
+    OTHER_NAMES: ClassVar = {"quota": "guarantee", "nominal": "guarantee", "cohort": "parent", "lending": "lend"}
+
+    parent: str = ""
+    guarantee: dict[str, Chips] = Field(default_factory=dict)
+    borrow: Annotated[Any, BeforeValidator(_borrowing)] = Field(default_factory=dict)
+    lend: Annotated[Any, BeforeValidator(_lending)] = Field(default_factory=lambda: {"limits": {}, "notice_s": 0.0})
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    order: Literal["best_effort", "strict"] = "best_effort"
+    state: Literal["open", "closed", "draining"] = "open"
+
+
+class ReclaimSection(Section):
+    """The keys of `reclaim:`."""
+
+    OTHER_NAMES: ClassVar = {"protect": "never_from", "cap": "at_most"}
+
+    at_most: Annotated[float, BeforeValidator(_times), Field(ge=0)] = 1.5
+    never_from: tuple[str, ...] = ("serving floors",)
+    cooldown: DurationS = 600.0
+    evictions_at_most: Annotated[int, Field(ge=0)] = 5
+    pin: DurationS = 900.0
+
+
+class BreakersSection(Section):
+    """The keys of `breakers:`."""
+
+    cordon: Annotated[Any, BeforeValidator(_breaker)] = Breaker()
+
+
+class WindowSection(Section):
+    """The keys of one maintenance window."""
+
+    OTHER_NAMES: ClassVar = {"start": "from", "end": "to", "until": "to"}
+
+    site: str
+    rack: int | None = None
+    spine: int | None = None
+    node: str = ""
+    from_: Annotated[int, BeforeValidator(_moment), Field(alias="from")]
+    to: Annotated[int, BeforeValidator(_moment)]
+
+
+class RetriesSection(Section):
+    """The keys of `retries:`."""
+
+    user: Annotated[int, Field(ge=0)] = 0
+    infrastructure: Annotated[int, Field(ge=0)] = 20
+    preemption: Annotated[int, Field(ge=0)] = 100
+    backoff: DurationS = 5.0
+    backoff_at_most: DurationS = 600.0
+
+
+class PolicyFile(Section):
+    """The keys of `queues.yaml`."""
+
+    OTHER_NAMES: ClassVar = {"breaker": "breakers", "windows": "maintenance", "queue": "queues"}
+
+    queues: Annotated[dict[str, QueueSection], Field(min_length=1)]
+    reclaim: ReclaimSection = ReclaimSection()
+    spares: dict[str, Chips] = Field(default_factory=dict)
+    breakers: BreakersSection = BreakersSection()
+    maintenance: tuple[WindowSection, ...] = ()
+    retries: RetriesSection = RetriesSection()
+    worth: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    half_life: DurationS = 86_400.0
+    lease: DurationS = 30.0
+    gather: DurationS = 2.0
+    prepare: DurationS = 1_800.0
+    reservations: Annotated[int, Field(ge=0)] = 4
+    hold_after: DurationS = 900.0
+    preemption: Switch = True
+
+
+def read_policy(text: str, source: str) -> Policy:
+    """Read a policy from the text of `queues.yaml`.
+
+    Raises BadInputError with one line for each problem: its place, key, the value got and what is allowed.
+    """
+    document = read_document(text, source)
+    content = validate(document, PolicyFile)
+    problems = [*_tree_problems(content, document), *_window_problems(content, document)]
+    if problems:
+        raise problems_error(problems)
+    return _to_policy(content)
+
+
+def check_policy(policy: Policy, kinds: Collection[str], sites: Collection[str]) -> tuple[str, ...]:
+    """Say which chip kinds and sites a policy names that a fleet does not have, with the nearest it has."""
+    named = {kind for queue in policy.queues for kind in (*queue.guarantee, *queue.borrow, *queue.lend)}
+    odd_kinds = sorted(named - set(kinds) - {NORMALISED, EVERY_KIND})
+    odd_sites = sorted(({w.site for w in policy.maintenance} | set(policy.spares)) - set(sites))
+    rows = [("chip", name, kinds) for name in odd_kinds] + [("site", name, sites) for name in odd_sites]
+    return tuple(_unknown(what, name, known) for what, name, known in rows)
+
+
+def _unknown(what: str, name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the fleet has {', '.join(sorted(known))}"
+    return f"the fleet has no {what} {name}; {hint}"
+
+
+def _tree_problems(content: PolicyFile, document: Document) -> list[str]:
+    """Find parents that do not exist, circles, and children that own more than their parent."""
+    queues, problems = content.queues, []
+    for name, queue in queues.items():
+        if queue.parent and queue.parent not in queues:
+            near = difflib.get_close_matches(queue.parent, list(queues), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            problems.append(document.problem(("queues", name, "parent"), f"no queue {queue.parent}{hint}"))
+        elif name in _ancestors(queues, name):
+            problems.append(document.problem(("queues", name, "parent"), f"{name} would be its own ancestor"))
+    for name, queue in queues.items():
+        children = [child for child in queues.values() if child.parent == name]
+        for kind, own in queue.guarantee.items():
+            total = sum(child.guarantee.get(kind, 0) for child in children)
+            if total > own:
+                text = f"its queues are guaranteed {total} together, more than its own {own}"
+                problems.append(document.problem(("queues", name, "guarantee", kind), text))
+    return problems
+
+
+def _ancestors(queues: dict[str, QueueSection], name: str) -> list[str]:
+    """List a queue's ancestors, as far as they do not repeat."""
+    found: list[str] = []
+    place = queues[name].parent
+    while place in queues and place not in found:
+        found.append(place)
+        place = queues[place].parent
+    return found
+
+
+def _window_problems(content: PolicyFile, document: Document) -> list[str]:
+    return [
+        document.problem(("maintenance", index, "to"), "must be after from")
+        for index, window in enumerate(content.maintenance)
+        if window.to <= window.from_
+    ]
+
+
+def _to_policy(content: PolicyFile) -> Policy:
+    """Turn the checked file into the contract."""
+    rules, again = content.reclaim, content.retries
+    return Policy(
+        queues=tuple(_to_queue(name, queue) for name, queue in content.queues.items()),
+        reclaim=Reclaim(
+            at_most=rules.at_most if content.preemption else 0.0,
+            never_from=rules.never_from,
+            cooldown_s=rules.cooldown,
+            evictions_at_most=rules.evictions_at_most,
+            pin_s=rules.pin,
+        ),
+        spares=content.spares,
+        breaker=content.breakers.cordon,
+        maintenance=tuple(
+            Window(site=w.site, rack=w.rack, spine=w.spine, node=w.node, from_us=w.from_, to_us=w.to)
+            for w in content.maintenance
+        ),
+        retries=Retries(
+            user=again.user,
+            infrastructure=again.infrastructure,
+            preemption=again.preemption,
+            backoff_s=again.backoff,
+            backoff_at_most_s=again.backoff_at_most,
+        ),
+        worth=content.worth,
+        half_life_s=content.half_life,
+        lease_s=content.lease,
+        gather_s=content.gather,
+        prepare_s=content.prepare,
+        reservations=content.reservations,
+        hold_after_s=content.hold_after,
+    )
+
+
+def _to_queue(name: str, queue: QueueSection) -> Queue:
+    return Queue(
+        name=name,
+        parent=queue.parent,
+        guarantee=queue.guarantee,
+        borrow=queue.borrow,
+        lend=queue.lend["limits"],
+        notice_s=queue.lend["notice_s"],
+        weight=queue.weight,
+        order=queue.order,
+        state=queue.state,
+    )

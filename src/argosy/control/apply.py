@@ -294,6 +294,7 @@ def _unreserve(state: State, job_id: str) -> None:
     check_job(job.state, "waiting", job.id)
     job.state = "waiting"
     reservation = state.reservations.pop(job_id)
+    state.unheld += 1
     state.nodes.set_lock([n for n in reservation.nodes if state.nodes.lock[n] == job_id], "", 0)
     enter(state, job)
 

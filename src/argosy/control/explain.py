@@ -18,8 +18,10 @@ def explain(state: State, job_id: str) -> WhyPending | None:
     job = state.jobs.get(job_id)
     if job is None or job.state not in ("waiting", "reserved"):
         return None
+    # Its group may have changed since the pass looked: nodes were held for it, or no longer are.
     group = group_key(state, job)
-    found = state.why.get(group)
+    keys = (group, (*group[:3], job.id), (*group[:3], ""))
+    found = next((state.why[key] for key in keys if key in state.why), None)
     blocked = found if isinstance(found, Blocked) else Blocked("NEXT_PASS", state.now_us)
     blockers = _blockers(state, job, blocked)
     p50, p90 = _eta(state, job)

@@ -22,8 +22,8 @@ class NodeTable:
 
     holder: attempt on the node, also while it leaves. leaving: the attempt no longer counts on it since the generation
     left_generation, and has to be gone by leave_by_us. lease_us: when a node that does not answer has parked its ranks
-    for certain. until_us: start of the next maintenance window, 0 while in one. lock, lock_until: the job a free node is held for, and the time before which others may use it. faults:
-    times it was quarantined.
+    for certain. until_us: start of the next maintenance window, 0 while in one. lock, lock_until: the job a free node
+    is held for, and the time before which others may use it. faults: times it was quarantined.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,15 @@ class NodeTable:
         own(leaf, 1)
         row = {"name": node.name, "pool": pool, "rack": node.rack, "spine": node.spine, "leaf": leaf}
         row |= {"observed": "unknown", "intent": "open", "trust": "ok", "holder": "", "leaving": False}
-        row |= {"left_generation": 0, "leave_by_us": 0, "lease_us": 0, "until_us": FOREVER, "spare": False, "retired": False, "faults": 0}
+        row |= {
+            "left_generation": 0,
+            "leave_by_us": 0,
+            "lease_us": 0,
+            "until_us": FOREVER,
+            "spare": False,
+            "retired": False,
+            "faults": 0,
+        }
         row |= {"lock": "", "lock_until": 0, "placeable": False, "ready": False}
         for column, value in row.items():
             getattr(self, column).append(value)

@@ -30,14 +30,18 @@ class Order:
     def __init__(self, state: State) -> None:
         self.state = state
         self._past = {row.name: _past(state, row.name) for row in state.quota.rows}
-        self._lanes = list(_lanes(state))
+        self._lanes: list[Lane] = []
         self._heap: list[tuple[Key, int]] = []
-        for index in range(len(self._lanes)):
-            self._push(index)
+        self._seen: set[GroupKey] = set()
+        self._unheld = -1
+        self._add_new()
 
     def __iter__(self) -> Iterator[tuple[Lane, GroupKey, JobState]]:
         """Give the lane, the group and the job that are next; call `blocked` when the group can have nothing."""
-        while self._heap:
+        while self._heap or self._unheld != self.state.unheld:
+            if self._unheld != self.state.unheld:
+                self._add_new()
+                continue
             key, index = heapq.heappop(self._heap)
             lane = self._lanes[index]
             group = self._head(lane)
@@ -82,6 +86,15 @@ class Order:
         lane.tier = depth
         return depth, priority, self.share(lane.queue), number
 
+    def _add_new(self) -> None:
+        """Take in groups that are new: all at first, later those of jobs that lost the nodes held for them."""
+        fresh = [group for group in self.state.waiting if group not in self._seen]
+        self._seen.update(fresh)
+        self._unheld = self.state.unheld
+        for lane in _lanes(self.state, fresh):
+            self._lanes.append(lane)
+            self._push(len(self._lanes) - 1)
+
     def _push(self, index: int) -> None:
         lane = self._lanes[index]
         group = self._head(lane)
@@ -89,16 +102,17 @@ class Order:
             heapq.heappush(self._heap, (self._key(lane, group), index))
 
 
-def _lanes(state: State) -> Iterator[Lane]:
+def _lanes(state: State, groups: list[GroupKey]) -> Iterator[Lane]:
+    """Put every group in a lane of its own, those of a strict queue in one."""
     strict: dict[int, list[GroupKey]] = {}
     orders = [queue.order for queue in state.policy.queues]
-    for group in state.waiting:
+    for group in groups:
         if orders[group[0]] == "strict":
             strict.setdefault(group[0], []).append(group)
         else:
             yield Lane(group[0], [group])
-    for queue, groups in strict.items():
-        yield Lane(queue, groups)
+    for queue, members in strict.items():
+        yield Lane(queue, members)
 
 
 def _past(state: State, queue: str) -> int:

@@ -51,7 +51,7 @@ def count_capacity(state: State) -> None:
 def _look_at(run: Pass, lane: Lane, group: GroupKey, job: JobState) -> None:
     """Start the first job of a group, try it with more borrowing later, or find it blocked."""
     state = run.state
-    early = not_ready(state, job)
+    early = not_ready(run.work, job)
     if early is not None:
         _block(run, lane, group, early)
         return

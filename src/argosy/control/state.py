@@ -91,7 +91,10 @@ class Shape:
 
 
 class State:
-    """The whole. why: what the last pass found for each waiting job's group; never logged, never restored."""
+    """The whole. why: what the last pass found for each waiting job's group; never logged, never restored.
+
+    unheld: how often a hold on nodes was given up, so that the pass sees when a job changed its group.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
@@ -112,6 +115,7 @@ class State:
         self.shapes: list[Shape] = []
         self.shape_of: dict[str, int] = {}
         self.shape_number: dict[tuple[Rung, ...], int] = {}
+        self.unheld = 0
         self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self.holding: list[set[str]] = []
         self.why: dict[GroupKey, object] = {}

@@ -5,7 +5,7 @@ time with fractional replicas; an integer program over the replicas found gives 
 as that helps. Must not know files, networks or what a class of chips is called.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,22 +16,26 @@ from argosy.plan.mix_columns import Column, Pricer, column_of, partitions
 from argosy.plan.mix_sync import Part, byte_limits, heaviest_stages, ring_members, sync_s
 from argosy.plan.mix_tables import Choice, Floats, MixProblem, Template
 
-ROUNDS_MAX = 10
+ROUNDS_MAX, SETTLE_MAX, DOUBLINGS_MAX = 10, 6, 60
 LIMITS_MAX = 24
-LIMIT_RATIO = 0.8
-STARTS, TIGHTER_MAX = 4, 8
+LIMIT_RATIO = 0.75
+BESIDE = (1.02, 0.88)
+# A solution whose sum takes little longer than its heaviest ring has nothing to gain from replicas that fit together.
+ALIGNED = 1.03
+STARTS, TIGHTER_MAX = 3, 6
 # How much worse than the best a relaxed solution may be to be followed, and to end the sweep.
 NEAR, WORSE_MAX = 1.03, 1.15
-INTEGER_TRIES = 6
+# Relaxed solutions made whole, and those of them for which other replicas than their own are tried too.
+TRIES, WIDE_TRIES = 12, 2
 INTEGER_HALVINGS = 9
 POOL_MAX = 90
 NEAREST = 8
 # Replicas looked at, and taken, in a round of pricing from each table; how far the grid may understate their worth.
-LOOKED_AT, FRESH_FIRST, FRESH = 24, 6, 3
+LOOKED_AT, FRESH_FIRST, FRESH = 16, 6, 3
 GRID_ERROR = 0.1
 SOLVER_S = 0.25
-# How much longer than the last limit's step a stage may last.
-LONGER = 1.5
+# The longest that a stage may last, of the last limit's step: replicas with two micro-batches or more need half.
+LONGER = 0.75
 CLOSE = 1e-3
 
 
@@ -88,18 +92,16 @@ def plan_mix(problem: MixProblem) -> Mix:
             "needs more memory than its chip has, or the pool has too few chips"
         )
     bound_s, best = relaxed[0].total_s, None
-    seen: set[tuple[Part, ...]] = set()
+    tries: dict[frozenset[tuple[Choice, ...]], _Relaxed] = {}
     for found in relaxed:
-        if len(seen) >= INTEGER_TRIES:
-            break
-        if best is not None and found.total_s >= best.step_s:
-            break
-        if found.parts in seen:
-            continue
-        seen.add(found.parts)
-        mix = search.whole(found, bound_s)
-        if mix is not None and (best is None or mix.step_s < best.step_s):
-            best = mix
+        tries.setdefault(frozenset(template.choices for template, _ in found.parts), found)
+    for number, found in enumerate(list(tries.values())[:TRIES]):
+        for others in (False, True)[: 2 if number < WIDE_TRIES else 1]:
+            if best is not None and found.total_s >= best.step_s:
+                break
+            mix = search.whole(found, bound_s, others)
+            if mix is not None and (best is None or mix.step_s < best.step_s):
+                best = mix
     if best is None:
         raise NeverFitsError("no whole number of replicas trains the batch; give the job more chips or a smaller batch")
     return best
@@ -122,10 +124,23 @@ class _Search:
         self.pricers = [Pricer(problem, table) for table in problem.tables]
         self.counts = np.array(problem.counts, dtype=float)
         self.columns: dict[Template, Column] = {}
-        self.prices = np.full(len(problem.counts), 1e-9)
-        self.seconds = 1.0
+        speeds = self._speeds()
+        self.prices = np.maximum(problem.batch * speeds / float(self.counts @ speeds), 1e-12)
+        self.seconds = 1.5 * problem.batch / float(self.counts @ speeds)
         self.members = np.maximum(2.0, self.counts / 8)
+        self._widest = tuple(
+            max((c.tp for table in problem.tables for c in table.choices if c.chip_class == index), default=1)
+            for index in range(len(problem.counts))
+        )
         self.tried: set[tuple[float, ...]] = set()
+
+    def _speeds(self) -> Floats:
+        """Give by class the samples that a chip trains in a second at best, whole models in one place."""
+        speeds = np.zeros(len(self.counts))
+        for table in self.problem.tables:
+            each = table.microbatch_size / (table.layer_s.sum(axis=1) * table.degrees)
+            np.maximum.at(speeds, table.classes, each)
+        return np.asarray(np.maximum(speeds, 1e-9 * speeds.max()))
 
     def sweep(self) -> list[_Relaxed]:
         """Relax at limits on the sum's time from loose to tight, then step by step below the best ones."""
@@ -137,10 +152,16 @@ class _Search:
         )
         found: list[_Relaxed] = []
         for _ in range(LIMITS_MAX):
-            self._add(found, limit_s)
+            latest = self.relax(byte_limits(problem, limit_s, self.members))
+            found += latest
             limit_s *= LIMIT_RATIO
-            if found and found[-1].seconds > WORSE_MAX * min(item.total_s for item in found):
+            if latest and latest[0].seconds > WORSE_MAX * min(item.total_s for item in found):
                 break
+        for start in sorted(found, key=lambda item: item.total_s)[:STARTS]:
+            for factor in BESIDE:
+                self.seconds, self.prices = start.seconds, start.prices
+                members = ring_members(problem, start.parts)
+                found += self.relax(byte_limits(problem, start.sync[0] * factor, members))
         for start in sorted(found, key=lambda item: item.total_s)[:STARTS]:
             self._tighten(found, start)
         return found
@@ -150,63 +171,109 @@ class _Search:
         for _ in range(TIGHTER_MAX):
             if step is None or step.total_s > NEAR * min(item.total_s for item in found):
                 return
-            bytes_each = heaviest_stages(self.problem, step.parts)
-            members = ring_members(self.problem, step.parts)
-            rings_s = [
-                self.problem.reduce_s(float(size), round(count), c, c)
-                for c, (size, count) in enumerate(zip(bytes_each, members, strict=True))
-            ]
-            slowest = int(np.argmax(rings_s))
-            limits = np.maximum(step.limits, 0.0)
-            limits[slowest] = bytes_each[slowest] * (1 - 1e-9)
+            slowest = int(self._rings_s(step.parts).argmax())
+            limits = step.limits.copy()
+            limits[slowest] = heaviest_stages(self.problem, step.parts)[slowest] * (1 - 1e-9)
             key = tuple(np.round(limits, -3))
             if key in self.tried:
                 return
             self.tried.add(key)
             self.prices, self.seconds = step.prices, step.seconds
-            step = self.relax(limits)
-            if step is not None:
-                found.append(step)
+            steps = self.relax(limits)
+            found += steps
+            step = steps[0] if steps else None
 
-    def _add(self, found: list[_Relaxed], limit_s: float) -> _Relaxed | None:
-        relaxed = self.relax(byte_limits(self.problem, limit_s, self.members))
-        if relaxed is not None:
-            found.append(relaxed)
-        return relaxed
+    def relax(self, limits: Floats) -> list[_Relaxed]:
+        """Solve with fractional replicas whose stages sum at most so many bytes, by class; empty if nothing fits.
 
-    def relax(self, limits: Floats) -> _Relaxed | None:
-        """Solve with fractional replicas whose stages sum at most so many bytes, by class; None if nothing fits."""
-        problem = self.problem
+        A class's rings are as slow as their smallest TP degree, which the program doesn't see: solutions that keep a
+        class to one degree stand beside the unrestricted one.
+        """
         self._limit(limits)
         pool = [column for column in self.columns.values() if self._within(column, limits)]
         seen = {column.template for column in pool}
-        amounts, tries = np.zeros(0), 0
         cut: set[tuple[int, tuple[Choice, ...]]] = set()
-        for round_ in range(ROUNDS_MAX):
-            fresh = [t for t in self._price(cut, first=round_ == 0 and not pool) if t not in seen]
-            for template in dict.fromkeys(fresh):
-                seen.add(template)
-                pool.append(self.columns.setdefault(template, column_of(problem, template)))
-            if not pool:
-                return None
+        promising = set(self.pricers)
+        for _ in range(ROUNDS_MAX):
             before = self.seconds
-            while (solved := self._solve(pool)) is None and tries < 40:
-                self.seconds, tries = self.seconds * 1.5, tries + 1
-            if solved is None:
-                return None
-            amounts = solved
-            if not fresh and abs(self.seconds - before) <= CLOSE * self.seconds:
+            asked = promising or set(self.pricers)
+            promising = set()
+            for pricer in (pricer for pricer in self.pricers if pricer in asked):
+                for template in self._price(pricer, cut, FRESH if pool else FRESH_FIRST):
+                    if template not in seen:
+                        seen.add(template)
+                        promising.add(pricer)
+                        pool.append(self.columns.setdefault(template, column_of(self.problem, template)))
+            if self._solve(pool) is None:
+                return []
+            if not promising and len(asked) == len(self.pricers) and abs(self.seconds / before - 1) <= CLOSE:
                 break
+        free = self._settle(pool, limits)
+        if free is None:
+            return []
+        found = [free]
+        aligned_s = float(self._rings_s(free.parts).max())
+        for kept in self._restricted(pool, free) if free.sync[0] > ALIGNED * aligned_s else ():
+            settled = self._settle(kept, limits)
+            if settled is not None:
+                found.append(settled)
+        best = min(found, key=lambda item: item.total_s)
+        self.seconds, self.prices = free.seconds, free.prices
+        self.members = ring_members(self.problem, best.parts)
+        return sorted(found, key=lambda item: item.total_s)
+
+    def _rings_s(self, parts: Sequence[Part]) -> Floats:
+        """Give by class the time of its heaviest stage's ring, if all rings were as long and nothing parted them."""
+        sizes, members = heaviest_stages(self.problem, parts), ring_members(self.problem, parts)
+        return np.array(
+            [
+                self.problem.reduce_s(float(size), round(count), c, c)
+                for c, (size, count) in enumerate(zip(sizes, members, strict=True))
+            ]
+        )
+
+    def _restricted(self, pool: Sequence[Column], free: _Relaxed) -> Iterator[list[Column]]:
+        """Give parts of the pool whose replicas fit together: one TP degree a class, one class a replica."""
+        sizes = {len(pool), 0}
+        pure = [column for column in pool if len({c.chip_class for c in column.template.choices}) == 1]
+        for floors in (self._usual_degrees(free.parts), self._widest, (0,) * len(self.counts)):
+            for columns in (pool, pure):
+                kept = [c for c in columns if all(x.tp >= floors[x.chip_class] for x in c.template.choices)]
+                if len(kept) not in sizes:
+                    sizes.add(len(kept))
+                    yield kept
+
+    def _settle(self, pool: Sequence[Column], limits: Floats) -> _Relaxed | None:
+        """Solve over these replicas alone."""
+        amounts = self._solve(pool)
+        for _ in range(SETTLE_MAX):
+            before = self.seconds
+            amounts = self._solve(pool)
+            if abs(self.seconds - before) <= CLOSE * self.seconds:
+                break
+        if amounts is None:
+            return None
         used = [(column.template, amount) for column, amount in zip(pool, amounts, strict=True) if amount > 1e-6]
-        parts = [(template, max(1, round(amount))) for template, amount in used]
-        self.members = ring_members(problem, parts)
+        parts = tuple((template, max(1, round(amount))) for template, amount in used)
         return _Relaxed(
             limits=limits,
             seconds=self.seconds,
-            sync=sync_s(problem, parts),
-            parts=tuple(parts),
+            sync=sync_s(self.problem, parts),
+            parts=parts,
             prices=self.prices.copy(),
             columns=tuple(pool),
+        )
+
+    def _usual_degrees(self, parts: Sequence[Part]) -> tuple[int, ...]:
+        """Give by class the TP degree that most of its chips work at; 1 where it has none."""
+        chips: dict[tuple[int, int], int] = {}
+        for template, replicas in parts:
+            for choice in template.choices:
+                key = (choice.chip_class, choice.tp)
+                chips[key] = chips.get(key, 0) + replicas * choice.tp
+        return tuple(
+            max(((count, tp) for (of, tp), count in chips.items() if of == chip_class), default=(0, 1))[1]
+            for chip_class in range(len(self.counts))
         )
 
     def _limit(self, limits: Floats) -> None:
@@ -217,21 +284,19 @@ class _Search:
             longest_s = LONGER * self.seconds if self.columns else np.inf
             pricer.limit(bytes_each <= limits[pricer.table.classes], longest_s)
 
-    def _price(self, cut: set[tuple[int, tuple[Choice, ...]]], first: bool) -> Iterable[Template]:
+    def _price(self, pricer: Pricer, cut: set[tuple[int, tuple[Choice, ...]]], fresh: int) -> Iterable[Template]:
         """Give replicas that may be worth more than their price; cut: what was given at these limits already."""
-        for pricer in self.pricers:
-            left = FRESH_FIRST if first else FRESH
-            for template, value in pricer.best(self.prices, self.seconds, keep=LOOKED_AT):
-                # The grid understates a replica's worth by up to its step.
-                floor = -GRID_ERROR * float(self.prices @ self.problem.chips(template))
-                key = (template.microbatch_size, template.choices)
-                if not left or (not first and value <= floor):
-                    break
-                if key not in cut:
-                    cut.add(key)
-                    left -= 1
-                    yield template
-                    yield from partitions(pricer, template.choices, self.seconds)
+        for looked_at, (template, value) in enumerate(pricer.best(self.prices, self.seconds)):
+            # The grid understates a replica's worth by up to its step.
+            floor = -GRID_ERROR * float(self.prices @ self.problem.chips(template))
+            if not fresh or looked_at >= LOOKED_AT or (value <= floor and cut):
+                return
+            key = (template.microbatch_size, template.choices)
+            if key not in cut:
+                cut.add(key)
+                fresh -= 1
+                yield template
+                yield from partitions(pricer, template.choices, self.seconds)
 
     def _within(self, column: Column, limits: Floats) -> bool:
         weights, template = self.problem.weights_before, column.template
@@ -242,10 +307,15 @@ class _Search:
 
     def _solve(self, pool: Sequence[Column]) -> Floats | None:
         """Train most samples in the time at hand, then correct the time by what lacks; None if nothing can be done."""
-        worth = np.array([column.worth(self.seconds) for column in pool])
-        if worth.max() <= 0:
+        if not pool:
             return None
+        worth = np.array([column.worth(self.seconds) for column in pool])
         uses = np.array([column.chips for column in pool]).T
+        for _ in range(DOUBLINGS_MAX):
+            if worth.max() > 0:
+                break
+            self.seconds *= 2
+            worth = np.array([column.worth(self.seconds) for column in pool])
         solved = linprog(-worth, A_ub=uses, b_ub=self.counts, method="highs")
         if -solved.fun <= 0:
             return None
@@ -254,9 +324,12 @@ class _Search:
         self.prices = np.maximum(-solved.ineqlin.marginals, 1e-12)
         return np.asarray(solved.x)
 
-    def whole(self, relaxed: _Relaxed, bound_s: float) -> Mix | None:
-        """Find whole replicas near a relaxed solution: the least time in which they train the batch."""
-        pool = self._near(relaxed)
+    def whole(self, relaxed: _Relaxed, bound_s: float, others: bool) -> Mix | None:
+        """Find whole replicas near a relaxed solution: the least time in which they train the batch.
+
+        others: also replicas that it didn't use. They fill up chips, but may part the rings of layers.
+        """
+        pool = self._near(relaxed, others)
         low_s, high_s, best = relaxed.seconds, relaxed.seconds * 1.4, None
         for step in range(INTEGER_HALVINGS):
             seconds = low_s * 1.005 if step == 0 else (low_s + high_s) / 2
@@ -271,14 +344,15 @@ class _Search:
             return None
         return self._mix(pool, best[1], best[0], bound_s)
 
-    def _near(self, relaxed: _Relaxed) -> list[Column]:
+    def _near(self, relaxed: _Relaxed, others: bool) -> list[Column]:
         """Give the replicas worth nearly their price, cut also for the whole micro-batches just below and above."""
         seconds, prices = relaxed.seconds, relaxed.prices
-        pool = {column.template: column for column in relaxed.columns}
 
         def excess(column: Column) -> float:
             return column.worth(seconds) / float(prices @ column.chips)
 
+        own = {template.choices for template, _ in relaxed.parts}
+        pool = {c.template: c for c in relaxed.columns if others or c.template.choices in own}
         kinds = {column.template.choices: column for column in sorted(pool.values(), key=excess)}
         nearest = sorted(kinds.values(), key=excess, reverse=True)[:NEAREST]
         self._limit(relaxed.limits)

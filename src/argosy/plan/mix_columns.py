@@ -4,7 +4,7 @@ Dynamic programming over (stages from the last, first layer, choice) for a grid 
 once; then, for chosen classes of chips, the exact partition of layers. Must not know how replicas are combined.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from argosy.plan.mix_tables import Choice, Floats, MixProblem, MixTable, Pace, Template, pace
 
 # Limits on the slowest stage: of pricing, and of cutting in two passes.
-GRID = 32
+GRID = 48
 LIMITS_COARSE, LIMITS_FINE = 16, 24
 # Depths beyond the best one after which deeper pipelines are not priced.
 DEPTHS_WORSE = 3
 Mask = NDArray[np.bool_]
+Singles = NDArray[np.float32]
+INFINITE = np.float32(np.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,9 @@ class Pricer:
         if self.empty:
             return
         self._least_s = least_s
-        self._range_s = float(table.layer_s.min(axis=0).max()), float(usable.max())
+        fastest_s = table.layer_s.min(axis=0)
+        shortest_s = max(float(fastest_s.max()), float(fastest_s.sum()) / self.stages_max)
+        self._range_s = shortest_s, max(float(usable.max()), shortest_s)
         self.limit(np.ones_like(self.fits[0]), np.inf)
 
     def limit(self, allowed: Mask, seconds: float) -> None:
@@ -64,63 +68,70 @@ class Pricer:
         low_s, high_s = self._range_s
         self.grid_s = np.geomspace(low_s * (1 + 1e-9), max(min(high_s, seconds), low_s * 1.01), GRID)
         self.rate = self.table.microbatch_size / self.grid_s
-        self._forward = self.table.forward_s[:, :, :, None] * self.rate
-        self._backward = self.table.backward_s[:, :, :, None] * self.rate
-        self._known_edges: dict[tuple[float, float], Floats] = {}
+        rate = self.rate.astype(np.float32)
+        self._forward = self.table.forward_s.astype(np.float32)[:, :, :, None] * rate
+        self._backward = self.table.backward_s.astype(np.float32)[:, :, :, None] * rate
+        self._known_edges: dict[tuple[float, float], Singles] = {}
         usable = allowed & self.fits[0]
-        rows = np.flatnonzero(usable.any(axis=1))
         first, end = self.table.spans
-        self._first, self._end = first[rows], end[rows]
-        within = usable[rows][:, :, None] & (self._least_s[rows][:, :, None] <= self.grid_s)
-        self._spans_cost = np.where(within, self.table.span_s[rows][:, :, None] * self.rate, np.inf)
-        self._full = np.where(self.fits[:, rows], 0.0, np.inf)[:, :, :, None]
-        self._firsts, self._breaks = np.unique(self._first, return_index=True)
+        rows = np.flatnonzero(usable.any(axis=1))
+        self.hopeless = not len(rows)
+        if self.hopeless:
+            return
+        # Spans by (first layer, length - 1); those that may not be are in no row of the table and cost infinity.
+        layers, longest = self.table.layers, int((end - first)[rows].max())
+        self._ends = np.minimum(np.arange(layers)[:, None] + np.arange(1, longest + 1), layers)
+        index = self.table.span_index[np.arange(layers)[:, None], self._ends]
+        inside = np.arange(layers)[:, None] + np.arange(1, longest + 1) <= layers
+        self._allowed = (usable & self.fits)[:, index] & inside[:, :, None]
+        within = self._allowed[0, :, :, :, None] & (self._least_s[index][:, :, :, None] <= self.grid_s)
+        cost = self.table.span_s[index].astype(np.float32)[:, :, :, None] * rate
+        self._cost = np.where(within, cost, INFINITE)
 
-    def best(self, prices: Floats, seconds: float, keep: int) -> list[tuple[Template, float]]:
+    def best(self, prices: Floats, seconds: float) -> Iterator[tuple[Template, float]]:
         """Give the replicas with the most worth above their chips' price, at most one for each depth and grid point."""
-        if self.empty or not len(self._first):
-            return []
-        chips = (prices[self.table.classes] * self.table.degrees)[:, None]
+        if self.empty or self.hopeless:
+            return
+        chips = (prices[self.table.classes] * self.table.degrees).astype(np.float32)[:, None]
         rests = self._rests(chips, seconds)
-        depths = [rest[0] for rest in rests]
-        values = self.table.microbatch_size + seconds * self.rate - np.stack(depths)
+        values = self.table.microbatch_size + seconds * self.rate - np.stack([rest[0] for rest in rests])
         over_choices = values.max(axis=1)
-        order = np.argsort(over_choices, axis=None)[::-1][:keep]
-        found = []
-        for place in order:
+        for place in np.argsort(over_choices, axis=None)[::-1]:
             depth, point = divmod(int(place), GRID)
-            if np.isfinite(over_choices[depth, point]):
-                choice = int(values[depth, :, point].argmax())
-                template = self._trace(rests, depth, choice, point)
-                found.append((template, float(over_choices[depth, point])))
-        return found
+            if not np.isfinite(over_choices[depth, point]):
+                return
+            choice = int(values[depth, :, point].argmax())
+            yield self._trace(rests, depth, choice, point), float(over_choices[depth, point])
 
-    def _edges(self, depth: int, first: bool) -> Floats:
+    def _edges(self, depth: int, first: bool) -> Singles:
         """Cost of a boundary's messages in front of the last `depth` stages."""
         factors = (
             self.problem.first_factor(depth + 1) if first else 1.0,
             self.problem.last_factor if depth == 1 else 1.0,
         )
         if factors not in self._known_edges:
-            self._known_edges[factors] = self._forward * factors[0] + self._backward * factors[1]
+            forward, backward = (np.float32(factor) for factor in factors)
+            self._known_edges[factors] = self._forward * forward + self._backward * backward
         return self._known_edges[factors]
 
-    def _rests(self, chips: Floats, seconds: float) -> list[Floats]:
+    def _rests(self, chips: Singles, seconds: float) -> list[Singles]:
         """Tabulate the least cost of the last stages, by depth: (first layer, its choice, grid point)."""
-        layers, choices = self.table.layers, len(self.table.choices)
-        rests: list[Floats] = []
+        layers, longest = self._ends.shape
+        rests: list[Singles] = []
         best, worse, worth = -np.inf, 0, self.table.microbatch_size + seconds * self.rate
         for depth in range(self.stages_max):
-            rest = np.full((layers + 1, choices, GRID), np.inf)
-            total = self._spans_cost + self._full[depth]
+            rest = np.full((layers + 1, *self._cost.shape[2:]), INFINITE)
+            total = np.where(self._allowed[depth][:, :, :, None], self._cost, INFINITE) if depth else self._cost
             if depth == 0:
-                at = self._end == layers
-                rest[self._first[at]] = total[at] + chips
+                rest[:layers] = np.where((self._ends == layers)[:, :, None, None], total, INFINITE).min(axis=1)
             else:
-                total += (rests[-1][:, None] + self._edges(depth, first=False)).min(axis=2)[self._end]
-                rest[self._firsts] = np.minimum.reduceat(total, self._breaks, axis=0) + chips
-                if self.problem.first_factor(depth + 1) != 1.0 and self._firsts[0] == 0:
-                    rest[0] = self._first_stage(rests[-1], depth) + chips
+                after = (rests[-1][:, None] + self._edges(depth, first=False)).min(axis=2)
+                rest[:layers] = (total + after[self._ends]).min(axis=1)
+                if self.problem.first_factor(depth + 1) != 1.0:
+                    near = slice(1, longest + 1)
+                    after = (rests[-1][near, None] + self._edges(depth, first=True)[near]).min(axis=2)
+                    rest[0] = (total[0, : len(after)] + after).min(axis=0)
+            rest += chips
             rests.append(rest)
             value = float((worth - rest[0]).max())
             worse = worse + 1 if np.isfinite(best) and value <= best else 0
@@ -129,22 +140,15 @@ class Pricer:
                 break
         return rests
 
-    def _first_stage(self, rest: Floats, depth: int) -> Floats:
-        at = slice(0, int(self._breaks[1]) if len(self._breaks) > 1 else len(self._first))
-        total = (rest[:, None] + self._edges(depth, first=True)).min(axis=2)[self._end[at]]
-        total += self._spans_cost[at] + self._full[depth][at]
-        return np.asarray(total.min(axis=0))
-
-    def _trace(self, rests: Sequence[Floats], depth: int, choice: int, point: int) -> Template:
+    def _trace(self, rests: Sequence[Singles], depth: int, choice: int, point: int) -> Template:
         """Follow the least cost from the first stage to the last."""
         first, picked, ends = 0, [choice], []
         for left in range(depth, 0, -1):
-            at = np.flatnonzero(self._first == first)
             edges = self._edges(left, first=left == depth)[:, choice, :, point]
             onward = rests[left - 1][:, :, point] + edges
-            end_of = self._end[at]
-            total = onward.min(axis=1)[end_of] + self._spans_cost[at, choice, point] + self._full[left][at, choice, 0]
-            first = int(end_of[total.argmin()])
+            total = onward.min(axis=1)[self._ends[first]] + self._cost[first, :, choice, point]
+            total = np.where(self._allowed[left, first, :, choice], total, INFINITE)
+            first = int(self._ends[first, int(total.argmin())])
             choice = int(onward[first].argmin())
             ends.append(first)
             picked.append(choice)

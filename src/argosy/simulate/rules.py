@@ -3,7 +3,9 @@
 Reads server, agents and log; must not change anything.
 """
 
+from argosy.contracts.event import AttemptEnded, IncidentFound, PassDue
 from argosy.control import log
+from argosy.control.change import Record, Refused
 from argosy.control.explain import explain
 from argosy.control.validate import problems
 from argosy.simulate.server import Server
@@ -18,6 +20,7 @@ class Rules:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.broken: list[str] = []
+        self._acted: set[str] = set()
         server.after_event = self.check
 
     def is_broken(self) -> bool:
@@ -29,9 +32,13 @@ class Rules:
         state = self.server.state
         return self.server.up and all(job.state == "ended" for job in state.jobs.values()) and not state.attempts
 
-    def check(self) -> None:
-        """Check the state every few events, and agents always."""
+    def check(self, record: Record) -> None:
+        """Check the state every few events, reasons after every pass, and agents always."""
         server = self.server
+        if isinstance(record.event, PassDue):
+            self._check_reasons()
+        if isinstance(record.event, AttemptEnded | IncidentFound):
+            self._check_evidence(record)
         for agent in server.agents.values():
             if agent.clashes:
                 self.broken += [f"two attempts at once on {clash}" for clash in agent.clashes]
@@ -40,6 +47,23 @@ class Rules:
             self.broken += problems(server.state)
         if server.events % REPLAY_EVERY == 0:
             self._check_replay()
+
+    def _check_evidence(self, record: Record) -> None:
+        """Check that no piece of evidence acts twice."""
+        evidence = getattr(record.event, "evidence", "")
+        if evidence and any(not isinstance(change, Refused) for change in record.changes):
+            if evidence in self._acted:
+                self.broken.append(f"evidence {evidence} acts a second time")
+            self._acted.add(evidence)
+
+    def _check_reasons(self) -> None:
+        """Check that the pass has a reason and a sentence for every job that waits."""
+        state = self.server.state
+        for job in state.jobs.values():
+            if job.state in ("waiting", "reserved"):
+                why = explain(state, job.id)
+                if why is None or why.code == "NEXT_PASS" or not why.text:
+                    self.broken.append(f"{job.id} waits and the pass does not say why")
 
     def _check_replay(self) -> None:
         """Rebuild the state from the log and compare it byte for byte; decide anew and compare the records."""

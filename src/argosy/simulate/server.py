@@ -21,6 +21,7 @@ from argosy.contracts.event import (
 from argosy.contracts.fencing import Stamp
 from argosy.contracts.option import Option
 from argosy.control import core, log
+from argosy.control.change import Record
 from argosy.control.state import AttemptState, State
 from argosy.simulate.agents import Agent, Beat, Message
 from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
@@ -45,7 +46,7 @@ class Server:
         self.term, self.up, self.disk_full = 0, True, False
         self.broken: list[str] = []
         self.events = 0
-        self.after_event: Callable[[], None] = lambda: None
+        self.after_event: Callable[[Record], None] = lambda _record: None
         self._pass_asked = False
         self._boots: dict[str, int] = {}
         self._heard_us: dict[str, int] = {}
@@ -69,7 +70,7 @@ class Server:
             self.snapshot, self.lines = log.snapshot(self.state), []
         for command in record.commands:
             self._do(command)
-        self.after_event()
+        self.after_event(record)
         return True
 
     def start(self, term: int) -> None:
@@ -206,9 +207,9 @@ class Server:
 
         def answer() -> None:
             alive = job in self.state.jobs and self.state.jobs[job].state != "ended"
-            if session == self._session and alive:
-                if not self.send(OptionsOffered, job=job, options=self.options(job)):
-                    self._plan(job)
+            wanted = alive and session == self._session
+            if wanted and not self.send(OptionsOffered, job=job, options=self.options(job)):
+                self._plan(job)
 
         self.world.after(self.world.dice.between(10, 3000) * MILLISECOND_US, answer)
 
