@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, never half; what is kept, what is refused, what a full disk or a kill leaves."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from argosy.contracts.job import CheckpointSpec, Job
 from argosy.contracts.messages import Note, Saved
 from argosy.model.config import read_config
 from argosy.train import checkpoint as checkpoint_module
-from argosy.train.checkpoint import CheckpointInfo, checkpoints, read_info
+from argosy.train.checkpoint_folder import CheckpointInfo, checkpoints, read_info
 from argosy.train.export import whole_tensors
 from support.training import config, end_ranks, job, plan, replica, shape_of, tokens
 from support.worlds import Ended
@@ -90,7 +91,17 @@ class TestInfo:
 
     def test_other_version(self, tmp_path):
         """A checkpoint of a later Argosy names both versions."""
-        info = CheckpointInfo(step=1, model="m", seed=0, tokens=1, model_config="{}", version=2)
+        info = CheckpointInfo(
+            step=1,
+            model="m",
+            seed=0,
+            global_batch_size=1,
+            sequence_length=1,
+            data="",
+            tokens=1,
+            model_config="{}",
+            version=2,
+        )
         (tmp_path / "argosy.json").write_bytes(checkpoint_module.encode(info))
         with pytest.raises(BadInputError, match=r"argosy\.json: .* version 2; this Argosy reads version 1"):
             read_info(tmp_path)
@@ -123,12 +134,13 @@ class TestSaving:
         assert names(tmp_path / "to") == ["step-00000002", "step-00000004"]
 
     def test_replaces_the_same_step(self, tmp_path):
-        """Saving a step that is there already, with other weights, leaves the new ones."""
+        """Saving a step whose folder is there already, spoiled, puts a whole one in its place."""
         train(saving(tmp_path / "to"), tmp_path)
         (tmp_path / "to" / "step-00000004" / "argosy.json").unlink()
-        ended = train(replace(saving(tmp_path / "to"), train=replace(saving(tmp_path).train, seed=7)), tmp_path)
+        ended = train(saving(tmp_path / "to"), tmp_path)
         assert saved_steps(ended) == [4]
-        assert read_info(tmp_path / "to" / "step-00000004").seed == 7
+        assert read_info(tmp_path / "to" / "step-00000004").step == 4
+        assert names(tmp_path / "to") == ["step-00000002", "step-00000004"]
 
 
 @pytest.mark.slow
@@ -156,6 +168,8 @@ class TestResume:
         ended = train(saving(tmp_path / "to", steps=2, keep=1, resume=False), tmp_path)
         assert saved_steps(ended) == [2]
         assert names(tmp_path / "to") == [*(f"old-step-0000000{n}" for n in (2, 4, 6)), "step-00000002"]
+        train(saving(tmp_path / "to", steps=2, keep=1, resume=False), tmp_path)
+        assert "old-step-00000002-2" in names(tmp_path / "to")
 
     @pytest.mark.parametrize("replicas", [ONE, PAIR], ids=["one rank", "three ranks"])
     def test_another_models(self, tmp_path, replicas):
@@ -164,6 +178,26 @@ class TestResume:
         ended = train(saving(tmp_path / "to"), tmp_path, replicas)
         assert {type(each.error) for each in ended} == {BadInputError}
         assert "step-00000004 is another model's checkpoint: num_layers 6, here 4" in ended[0].error_text
+
+    @pytest.mark.parametrize("what", ["seed", "global_batch_size", "sequence_length"])
+    def test_other_batches(self, tmp_path, what):
+        """A job whose batches would be others is refused by name, with both values and how to start anew."""
+        train(saving(tmp_path / "to"), tmp_path)
+        spec = saving(tmp_path / "to", steps=6)
+        other = replace(spec, train=replace(spec.train, **{what: 8}))
+        the_plan = plan(shape_of(TEXT), [replica([4], other.train.global_batch_size)], other.train)
+        (ended,) = end_ranks(the_plan, other, TEXT, tokens(tmp_path / "tokens"), tmp_path)
+        assert isinstance(ended.error, BadInputError)
+        assert f"other batches: train.{what} {getattr(spec.train, what)}, here 8" in ended.error_text
+        assert "initial_weights" in ended.error_text
+
+    def test_other_data(self, tmp_path):
+        """A job on other text is refused too."""
+        train(saving(tmp_path / "to"), tmp_path)
+        spec = saving(tmp_path / "to", steps=6)
+        the_plan = plan(shape_of(TEXT), ONE, spec.train)
+        (ended,) = end_ranks(the_plan, spec, TEXT, tokens(tmp_path / "others", count=9_000), tmp_path)
+        assert "other batches: the tokens of data.files" in ended.error_text
 
     @pytest.mark.parametrize("name", [".metadata", "__1_0.distcp"])
     def test_damaged(self, tmp_path, name):
@@ -214,6 +248,21 @@ class TestFullDisk:
         ended = train(saving(folder), tmp_path, PAIR)
         assert "at step 2" in notes(ended)
         assert saved_steps(ended) == [4]
+
+    @pytest.mark.parametrize("replicas", [ONE, PAIR], ids=["one rank", "three ranks"])
+    def test_last_file_does_not_fit(self, tmp_path, monkeypatch, replicas):
+        """A disk that fills up with the very last file leaves nothing half-written either; needs no root."""
+        real = checkpoint_module.encode
+
+        def full(info):
+            if info.step == 4:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(info)
+
+        monkeypatch.setattr(checkpoint_module, "encode", full)
+        ended = train(saving(tmp_path / "to"), tmp_path, replicas, zero=1)
+        assert {(type(each.error), each.code) for each in ended} == {(InfrastructureError, 5)}
+        assert names(tmp_path / "to") == ["step-00000002"]
 
     def test_no_room_at_all(self, tmp_path, small_disk):
         """Where not even the first fits, nothing is left behind."""

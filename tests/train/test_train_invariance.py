@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from argosy.comm.clock import board_bytes
 from argosy.contracts.plan import Replica
+from support.emulation import emulated_plan
 from support.training import config, job, losses, plan, reference_losses, replica, run_plan, shape_of, tokens
 
 STEPS = 20
@@ -77,6 +79,14 @@ class TestFixedPlans:
         """A tied embedding on first and last stages of unlike replicas stays one weight, counted once in the norm."""
         replicas = [replica([1, 2, 3], 6), replica([2, 4], 2)]
         check(replicas, token_folder, tmp_path, config(LAYERS, tied=True), zero=1, bucket_bytes=2**22)
+
+    def test_across_sites(self, token_folder, tmp_path):
+        """Pipelines of two kinds of emulated chips that exchange over a long link train as one process does."""
+        text, the_plan = emulated_plan([replica([2, 3, 3], 5), replica([4, 4], 3)], layer_ms=0.5)
+        board = tmp_path / "board"
+        board.write_bytes(bytes(board_bytes(the_plan)))
+        reports = run_plan(the_plan, job(steps=STEPS, batch=8), text, token_folder, tmp_path, board=str(board))
+        assert losses(reports) == pytest.approx(reference(text, 8, token_folder), rel=TOLERANCE)
 
     def test_query_and_key_norms(self, token_folder, tmp_path):
         """Norms inside TP-split attention see the gradient of all heads."""

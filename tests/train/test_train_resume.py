@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from argosy.contracts.plan import Replica
-from argosy.train.checkpoint import checkpoints
+from argosy.train.checkpoint_folder import checkpoints
 from support.training import config, job, losses, plan, reference_losses, replica, run_plan, shape_of, tokens
 
 TEXT = config(6)

@@ -11,7 +11,7 @@ from argosy.contracts.blame import INFRASTRUCTURE, USER, blame_of, exit_code_of,
 from argosy.contracts.errors import UserCodeError
 from argosy.contracts.messages import StepDone
 from argosy.train import checkpoint as checkpoint_module
-from argosy.train.checkpoint import checkpoints
+from argosy.train.checkpoint_folder import checkpoints
 from argosy.train.pipeline import Pipeline
 from support.training import config, end_ranks, job, plan, replica, shape_of, tokens
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
 from argosy.comm.torch_private import new_named_group
-from argosy.contracts.plan import EMBEDDING, Plan, Stage
+from argosy.contracts.plan import Plan
 
 Ranks = tuple[int, ...]
 
@@ -41,14 +41,6 @@ def tp_slices(plan: Plan) -> int:
     return math.lcm(*(stage.tp for replica in plan.replicas for stage in replica.stages))
 
 
-def held_units(plan: Plan, stage: Stage) -> tuple[int, ...]:
-    """Units whose parameters a stage holds: those it computes, and the tied embedding beside the head."""
-    units = plan.units(stage)
-    if plan.tied_embeddings and units[-1] == plan.num_layers and units[0] != EMBEDDING:
-        return (EMBEDDING, *units)
-    return units
-
-
 def slice_holders(plan: Plan, unit: int, tp_slice: int) -> Ranks:
     """All ranks that hold one TP slice of a unit, ascending."""
     slices = tp_slices(plan)
@@ -56,7 +48,7 @@ def slice_holders(plan: Plan, unit: int, tp_slice: int) -> Ranks:
         stage.ranks[tp_slice * stage.tp // slices]
         for replica in plan.replicas
         for stage in replica.stages
-        if unit in held_units(plan, stage)
+        if unit in plan.held_units(stage)
     )
     return tuple(sorted(holders))
 
@@ -78,7 +70,7 @@ def make_groups(plan: Plan, seat: Seat, timeout: timedelta) -> Groups:
     tensor = tuple(sorted(stage.ranks))
     per_rank = tp_slices(plan) // stage.tp
     mine = range(seat.tp_index * per_rank, (seat.tp_index + 1) * per_rank)
-    exchange = {slice_holders(plan, unit, t) for unit in held_units(plan, stage) for t in mine}
+    exchange = {slice_holders(plan, unit, t) for unit in plan.held_units(stage) for t in mine}
     wanted = [("exchange", ranks) for ranks in exchange if len(ranks) > 1]
     wanted += [("pipeline", pipeline)] + ([("tensor", tensor)] if len(tensor) > 1 else [])
     # Two members of several common groups must make them in the same order, or each waits for the other.

@@ -1,49 +1,20 @@
 """A clock that remembers: wraps another one and writes what a rank did, and when, to a file.
 
-One JSON file a rank, `rank-00000.json`, with wall and, on emulated chips, virtual times of every forward, backward,
-exchange and update. At most MAX_OPS operations are kept, the first ones; the file says how many were dropped.
+One JSON file a rank, `rank-00000.json` (contracts.rank_trace), with the host's and, on emulated chips, virtual times of
+every forward, backward, exchange and update. The host's clock is read around calls that an accelerator carries out
+later, so there it tells when work was launched; nothing here waits for a device, which would change what is measured.
+At most MAX_OPS operations are kept, the first ones; the file says how many were dropped.
 """
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.comm.clock import Clock
 from argosy.comm.groups import Seat
 from argosy.contracts.codec import encode
+from argosy.contracts.rank_trace import EMULATED, HOST, RankOp, RankTrace
 
 MAX_OPS = 200_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedOp:
-    """One operation of one rank. kind: F, B, X (exchange of a unit's gradient) or U (update). step: counted from 1.
-
-    start_ms, end_ms: wall time since the clock's start; virtual ones are emulated and None on real chips. For X only
-    virtual times are known, so start_ms and end_ms repeat them.
-    """
-
-    kind: str
-    step: int
-    start_ms: float
-    end_ms: float
-    microbatch: int | None = None
-    unit: int | None = None
-    virtual_start_ms: float | None = None
-    virtual_end_ms: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankTrace:
-    """What one rank did. dropped: operations beyond MAX_OPS."""
-
-    rank: int
-    replica: int
-    stage: int
-    tp_index: int
-    ops: tuple[TracedOp, ...]
-    dropped: int = 0
-    version: int = 1
 
 
 class TracedClock:
@@ -52,7 +23,7 @@ class TracedClock:
     def __init__(self, inner: Clock, seat: Seat) -> None:
         self.inner = inner
         self.seat = seat
-        self.ops: list[TracedOp] = []
+        self.ops: list[RankOp] = []
         self.dropped = 0
         self._step = 1
         self._zero_s: float | None = None
@@ -67,7 +38,7 @@ class TracedClock:
     def begin(self, kind: str, microbatch: int, *, last: bool = False) -> None:
         """Note that work begins; on an emulated chip that may be before its virtual start."""
         self.inner.begin(kind, microbatch, last=last)
-        self._began_ms = self._wall_ms()
+        self._began_ms = self._host_ms()
 
     def end(self, kind: str, microbatch: int) -> None:
         """Note the work that ended."""
@@ -80,7 +51,7 @@ class TracedClock:
         if self.seat.rank == 0:
             for unit, start_ms, end_ms in self.inner.exchanges():
                 self._keep(
-                    TracedOp(
+                    RankOp(
                         kind="X",
                         step=self._step,
                         unit=unit,
@@ -90,7 +61,7 @@ class TracedClock:
                         virtual_end_ms=end_ms,
                     )
                 )
-        self._began_ms = self._wall_ms()
+        self._began_ms = self._host_ms()
 
     def updated(self) -> None:
         """Note the optimizer's step."""
@@ -122,6 +93,7 @@ class TracedClock:
             replica=self.seat.replica,
             stage=self.seat.stage,
             tp_index=self.seat.tp_index,
+            clock=HOST if self.inner.now_ms() is None else EMULATED,
             ops=tuple(self.ops),
             dropped=self.dropped,
         )
@@ -129,22 +101,22 @@ class TracedClock:
 
     def _note(self, kind: str, microbatch: int | None = None) -> None:
         self._keep(
-            TracedOp(
+            RankOp(
                 kind=kind,
                 step=self._step,
                 microbatch=microbatch,
                 start_ms=self._began_ms,
-                end_ms=self._wall_ms(),
+                end_ms=self._host_ms(),
                 virtual_start_ms=self.inner.began_ms(),
                 virtual_end_ms=self.inner.now_ms(),
             )
         )
 
-    def _keep(self, op: TracedOp) -> None:
+    def _keep(self, op: RankOp) -> None:
         if len(self.ops) < MAX_OPS:
             self.ops.append(op)
         else:
             self.dropped += 1
 
-    def _wall_ms(self) -> float:
+    def _host_ms(self) -> float:
         return (time.monotonic() - (self._zero_s or 0.0)) * 1e3

@@ -9,13 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from argosy.comm.groups import Ranks, Seat, held_units, slice_holders, tp_slices
-from argosy.contracts.plan import Plan
+from argosy.comm.groups import Ranks, Seat, slice_holders, tp_slices
+from argosy.contracts.plan import GRADIENT_BYTES, Plan
 from argosy.train.decoder import unit_of
 from argosy.train.tensor_parallel import split_dim
 
 Sizes = tuple[int, ...]
-GRADIENT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +97,15 @@ def parcels_of(plan: Plan, seat: Seat, parameters: Mapping[str, Sizes]) -> tuple
 
 
 def completion_order(plan: Plan, seat: Seat) -> tuple[int, ...]:
-    """Order a stage's units as backward completes them: last layer first, a tied embedding's copy before all."""
+    """Order a stage's units as they are exchanged: as backward completes them, last layer first, the embedding last.
+
+    Also a tied embedding's copy beside the head goes last, though it is ready first: its other holders are not, and one
+    order on all ranks is what backends need whose collectives block one another (NCCL).
+    """
     stage = plan.replicas[seat.replica].stages[seat.stage]
     computed = plan.units(stage)
-    copies = tuple(unit for unit in held_units(plan, stage) if unit not in computed)
-    return (*copies, *reversed(computed))
+    copies = tuple(unit for unit in plan.held_units(stage) if unit not in computed)
+    return (*reversed(computed), *copies)
 
 
 def _bucket(plan: Plan, seat: Seat, units: tuple[int, ...], tp_slice: int, parameters: Mapping[str, Sizes]) -> Bucket:

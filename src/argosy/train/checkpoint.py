@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,9 +18,16 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
 from argosy.comm.blockfile import Piece, load_pieces, save_pieces
-from argosy.contracts.codec import decode, encode
-from argosy.contracts.errors import BadInputError, InfrastructureError
+from argosy.contracts.errors import InfrastructureError
 from argosy.train.blocks import Block
+from argosy.train.checkpoint_folder import (
+    CheckpointInfo,
+    checkpoint_name,
+    checkpoints,
+    read_info,
+    write_info,
+)
+from argosy.train.data.folders import put_over
 from argosy.train.exchange import GradientExchange
 from argosy.train.optimizer import BlockOptimizer
 from argosy.train.tensor_parallel import local_tensor
@@ -31,42 +37,7 @@ _WRITE_FAILED = re.compile(r"failed writing|unexpected pos|No space left", re.IG
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Every second time torch hides the system's error behind its own; then a disk with so little left is taken as full.
 _FULL_BYTES = 64 * 2**20
-_NAME = re.compile(r"step-\d{8}")
 _SET_ASIDE = "old-"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointInfo:
-    """What `argosy.json` in a checkpoint says. step: optimizer steps that are in it; tokens: trained so far.
-
-    tokenizer: the file that was copied beside it; empty without one.
-    """
-
-    step: int
-    model: str
-    seed: int
-    tokens: int
-    model_config: str
-    tokenizer: str = ""
-    version: int = 1
-
-
-def checkpoints(folder: Path) -> tuple[Path, ...]:
-    """List the finished checkpoints in a folder, oldest first."""
-    if not folder.is_dir():
-        return ()
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and (path / "argosy.json").is_file()]
-    return tuple(sorted(found))
-
-
-def read_info(checkpoint: Path) -> CheckpointInfo:
-    """Read a checkpoint's description. Raises BadInputError when it is no checkpoint."""
-    try:
-        return decode((checkpoint / "argosy.json").read_bytes(), CheckpointInfo)
-    except OSError as error:
-        raise BadInputError(f"{checkpoint}: not a checkpoint ({error.strerror}: argosy.json)") from error
-    except BadInputError as error:
-        raise BadInputError(f"{checkpoint / 'argosy.json'}: {error}") from error
 
 
 class Checkpointer:
@@ -103,19 +74,25 @@ class Checkpointer:
         Raises InfrastructureError (disk full, no permission) on every rank; then nothing half-written stays and older
         checkpoints are untouched.
         """
-        final = self.folder / f"step-{info.step:08d}"
+        final = self.folder / checkpoint_name(info.step)
         writing = final.with_suffix(".writing")
         _agree(self.folder, lambda: _make_empty(writing))
         try:
-            save_pieces(self._owned(), writing)
-        except (CheckpointException, OSError) as error:
-            why = _cannot_save(self.folder, error)
+            self._write(writing)
+            _agree(self.folder, lambda: _publish(writing, final, info))
+        except InfrastructureError:
             dist.barrier()
             if dist.get_rank() == 0:
                 shutil.rmtree(writing, ignore_errors=True)
-            raise why from error
-        _agree(self.folder, lambda: _publish(writing, final, info, self.keep))
+            raise
+        _agree(self.folder, lambda: _drop_old(self.folder, self.keep))
         return final
+
+    def _write(self, writing: Path) -> None:
+        try:
+            save_pieces(self._owned(), writing)
+        except (CheckpointException, OSError) as error:
+            raise _cannot_save(self.folder, error) from error
 
     def load(self, checkpoint: Path) -> None:
         """Read parameters and moments from a checkpoint of any plan; every rank calls it."""
@@ -159,15 +136,17 @@ class Checkpointer:
 
 def _agree(folder: Path, act: Callable[[], None]) -> None:
     """Let rank 0 act on the file system, and raise its failure on every rank."""
-    outcome: list[OSError | None] = [None]
+    outcome: list[InfrastructureError | None] = [None]
     if dist.get_rank() == 0:
         try:
             act()
-        except OSError as error:
+        except InfrastructureError as error:
             outcome = [error]
+        except OSError as error:
+            outcome = [_cannot_save(folder, error)]
     dist.broadcast_object_list(outcome, src=0)
     if outcome[0] is not None:
-        raise _cannot_save(folder, outcome[0]) from outcome[0]
+        raise outcome[0]
 
 
 def _make_ready(folder: Path, *, resume: bool) -> None:
@@ -175,10 +154,16 @@ def _make_ready(folder: Path, *, resume: bool) -> None:
     _make_empty(probe)
     probe.rmdir()
     for earlier in () if resume else checkpoints(folder):
-        aside = folder / f"{_SET_ASIDE}{earlier.name}"
-        if aside.exists():
-            shutil.rmtree(aside)
-        os.replace(earlier, aside)
+        os.replace(earlier, _free_name(folder / f"{_SET_ASIDE}{earlier.name}"))
+
+
+def _free_name(wanted: Path) -> Path:
+    """Give a name that nothing has yet: the wanted one, else with a number behind it."""
+    name, number = wanted, 1
+    while name.exists():
+        number += 1
+        name = wanted.with_name(f"{wanted.name}-{number}")
+    return name
 
 
 def _make_empty(writing: Path) -> None:
@@ -188,16 +173,18 @@ def _make_empty(writing: Path) -> None:
     writing.mkdir()
 
 
-def _publish(writing: Path, final: Path, info: CheckpointInfo, keep: int) -> None:
+def _publish(writing: Path, final: Path, info: CheckpointInfo) -> None:
+    """Complete a written checkpoint and give it its name; one of the same step stays whole until then."""
     if Path(info.tokenizer).is_file():
         shutil.copyfile(info.tokenizer, writing / "tokenizer.json")
-    (writing / "argosy.json").write_bytes(encode(info))
-    _sync(writing / "argosy.json")
-    if final.exists():
-        shutil.rmtree(final)
-    os.replace(writing, final)
+    _sync(write_info(writing, info))
+    _sync(writing)
+    put_over(writing, final)
     _sync(final.parent)
-    for old in checkpoints(final.parent)[:-keep]:
+
+
+def _drop_old(folder: Path, keep: int) -> None:
+    for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from argosy.comm.blockfile import Piece, load_pieces
 from argosy.model.config import read_config
 from argosy.model.shape import ModelShape
-from argosy.train.checkpoint import read_info
+from argosy.train.checkpoint_folder import read_info
 from argosy.train.decoder import unit_of
 from argosy.train.weights.exporting import export_hf
 from argosy.train.weights.names import parameter_shapes

@@ -69,11 +69,12 @@ class BlockOptimizer:
     def squared_norm(self) -> Tensor:
         """Sum the squares of this rank's counted gradients; the sum over all ranks is the global norm squared."""
         squares = [
-            gradient.double().square().sum()
+            gradient.float().square().sum()
             for gradient, counted in zip(self._gradients, self._counted, strict=True)
             if counted
         ]
-        return torch.stack(squares).sum().cpu() if squares else torch.zeros((), dtype=torch.float64)
+        # Added up on the host in float64, which some devices lack; a block's own sum is accurate enough in float32.
+        return torch.stack(squares).cpu().double().sum() if squares else torch.zeros((), dtype=torch.float64)
 
     def step(self, norm: float, rate: float) -> None:
         """Clip by the global norm and update.

@@ -151,8 +151,18 @@ def run_entry(entry: Entry, launch: Launch, rank: int, report: Callable[[Upward]
         text = traceback.format_exc()
         sys.stderr.write(text)
         with contextlib.suppress(OSError):
-            report(Failed(blame=blame_of(error), text=describe(error), traceback=text[-TRACEBACK_CHARACTERS:]))
+            report(last_words(error, text))
         return exit_code_of(error)
+
+
+def last_words(error: BaseException, trace: str) -> Failed:
+    """Make the report of a rank that an exception ends."""
+    return Failed(
+        blame=blame_of(error),
+        text=describe(error),
+        traceback=trace[-TRACEBACK_CHARACTERS:],
+        exit_code=exit_code_of(error),
+    )
 
 
 def describe(error: BaseException) -> str:

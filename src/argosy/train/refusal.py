@@ -5,11 +5,9 @@ Checks only what running needs; whether a plan is good is the planner's business
 
 from argosy.comm.groups import tp_slices
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import Plan, Replica
+from argosy.contracts.plan import SCHEDULES, Plan, Replica
 from argosy.model.shape import ModelShape, trainer_refusal
 from argosy.train.tensor_parallel import check_divides
-
-SCHEDULES = ("1f1b", "gpipe")
 
 
 def check_runnable(plan: Plan, shape: ModelShape) -> None:

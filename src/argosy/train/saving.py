@@ -15,7 +15,9 @@ from argosy.contracts.errors import BadInputError
 from argosy.contracts.messages import Launch, Note, Saved, Upward
 from argosy.model.config import read_config
 from argosy.train.build import Parts
-from argosy.train.checkpoint import Checkpointer, CheckpointInfo, read_info
+from argosy.train.checkpoint import Checkpointer
+from argosy.train.checkpoint_folder import CheckpointInfo, read_info
+from argosy.train.data.tokens import fingerprint
 
 Report = Callable[[Upward], None]
 _SHOWN = 4
@@ -50,6 +52,7 @@ class Saving:
         newest = found[-1]
         info = read_info(newest)
         _check_model(newest, info, self.launch.model_config)
+        _check_batches(newest, info, self._info(info.step))
         self.checkpointer.load(newest)
         if self.rank == 0:
             report(Note(text=f"resumed from {newest} at step {info.step}"))
@@ -76,19 +79,38 @@ class Saving:
         if self.checkpointer is None:
             return
         began_s = time.monotonic()
+        path = self.checkpointer.save(self._info(step))
+        if self.rank == 0:
+            report(Saved(step=step, path=str(path), wall_s=time.monotonic() - began_s))
+        self._saved_at_s = time.monotonic()
+
+    def _info(self, step: int) -> CheckpointInfo:
         plan = self.launch.plan
-        info = CheckpointInfo(
+        return CheckpointInfo(
             step=step,
             model=plan.model,
             seed=self.launch.job.train.seed,
+            global_batch_size=plan.global_batch_size,
+            sequence_length=plan.sequence_length,
+            data=fingerprint(Path(self.launch.tokens)),
             tokens=step * plan.global_batch_size * plan.sequence_length,
             model_config=self.launch.model_config,
             tokenizer=str(Path(self.launch.tokens) / "tokenizer.json"),
         )
-        path = self.checkpointer.save(info)
-        if self.rank == 0:
-            report(Saved(step=step, path=str(path), wall_s=time.monotonic() - began_s))
-        self._saved_at_s = time.monotonic()
+
+
+def _check_batches(checkpoint: Path, theirs: CheckpointInfo, ours: CheckpointInfo) -> None:
+    """Refuse to go on with other batches: data would be skipped or seen twice, unnoticed."""
+    keys = {"seed": "train.seed", "global_batch_size": "train.global_batch_size"}
+    keys |= {"sequence_length": "train.sequence_length", "data": "the tokens of data.files"}
+    other = [key for key in keys if getattr(theirs, key) != getattr(ours, key)]
+    if other:
+        differences = ", ".join(f"{keys[key]} {getattr(theirs, key)}, here {getattr(ours, key)}" for key in other)
+        raise BadInputError(
+            f"{checkpoint} was trained on other batches: {differences}; a run goes on only with its own. To start anew "
+            f"from its weights: `argosy export {checkpoint} --to weights`, then initial_weights: weights and another "
+            "folder in checkpoint.to"
+        )
 
 
 def _check_model(checkpoint: Path, info: CheckpointInfo, model_config: str) -> None:

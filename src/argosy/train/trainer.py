@@ -89,7 +89,7 @@ class Trainer:
     def _totals(self, loss: torch.Tensor) -> tuple[float, float]:
         """Sum loss and squared norm over all ranks: one small all-reduce that is also the step's barrier."""
         mine = torch.zeros(2, dtype=torch.float64)
-        mine[0] = loss.double().cpu() if self.pipeline.last and self.seat.tp_index == 0 else 0.0
+        mine[0] = loss.cpu().double() if self.pipeline.last and self.seat.tp_index == 0 else 0.0
         mine[1] = self.optimizer.squared_norm()
         # On the host: some devices have no float64, and both numbers are wanted here at once.
         dist.all_reduce(mine)

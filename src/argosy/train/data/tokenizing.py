@@ -12,6 +12,7 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from argosy.contracts.errors import BadInputError
+from argosy.contracts.job import TRAINED_VOCABULARY_MAX, TRAINED_VOCABULARY_MIN
 from argosy.train.data.sources import nearest_file
 
 BYTES_VOCAB = 256
@@ -19,8 +20,7 @@ BYTES_END = 255
 END_OF_TEXT_TRAINED = 0
 END_OF_TEXT = "<|endoftext|>"
 END_NAMES = (END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<｜end▁of▁sentence｜>", "<|im_end|>", "[SEP]")
-TRAIN_MIN, TRAIN_MAX = BYTES_VOCAB + 1, 1 << 20
-_ALLOWED = 'allowed: "bytes", "train:N" (for example train:4096), or the path of a tokenizer.json'
+_ALLOWED = 'allowed: "bytes", "train:N" (for example train:4096), or the path of a tokenizer.json or its folder'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +72,16 @@ def read_choice(text: str) -> Choice:
 
 def _train_size(text: str) -> int:
     digits = text.removeprefix("train:").replace("_", "")
-    if not (digits.isascii() and digits.isdigit() and TRAIN_MIN <= int(digits) <= TRAIN_MAX):
+    if not (digits.isascii() and digits.isdigit() and _is_vocabulary(int(digits))):
         raise BadInputError(
-            f'data.tokenizer: "{text}": after train: a whole number from {TRAIN_MIN} (all bytes and the end of text) '
-            f"to {TRAIN_MAX:,} is expected, for example train:4096"
+            f'data.tokenizer: "{text}": after train: a whole number from {TRAINED_VOCABULARY_MIN} (all bytes and the '
+            f"end of text) to {TRAINED_VOCABULARY_MAX:,} is expected, for example train:4096"
         )
     return int(digits)
+
+
+def _is_vocabulary(size: int) -> bool:
+    return TRAINED_VOCABULARY_MIN <= size <= TRAINED_VOCABULARY_MAX
 
 
 def make_tokenizer(choice: Choice, texts: Callable[[], Iterator[str]]) -> TextTokenizer:

@@ -4,6 +4,7 @@ Which sequences a step trains on follows from (seed, step) and the global batch 
 rank can read any rows at any step. Knows nothing of text, tokenizers or ranks.
 """
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from argosy.train.data.shuffle import permuted
 TOKENS_FILE = "tokens.bin"
 META_FILE = "meta.json"
 TOKENIZER_FILE = "tokenizer.json"
+_SAMPLE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,22 @@ def read_meta(folder: Path) -> TokenMeta:
             f"{folder}: {TOKENS_FILE} has {size_bytes:,} bytes, not {meta.file_bytes:,}; prepare it again"
         )
     return meta
+
+
+def fingerprint(folder: Path) -> str:
+    """Name a token set by its content: a hash of what `meta.json` counts and of the first and last tokens.
+
+    Not of all tokens, which may be terabytes; and not of file times, so that a rebuilt set of the same text is the
+    same.
+    """
+    meta = read_meta(folder)
+    digest = hashlib.blake2b(digest_size=8)
+    digest.update(f"{meta.tokens} {meta.vocab_size} {meta.end_of_text} {meta.documents} {meta.text_bytes}".encode())
+    with (folder / TOKENS_FILE).open("rb") as file:
+        digest.update(file.read(_SAMPLE_BYTES))
+        file.seek(max(0, meta.file_bytes - _SAMPLE_BYTES))
+        digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
 
 
 class TokenSet:
