@@ -55,8 +55,8 @@ MIXED = (
     ),
 )
 ACROSS = (
-    Across(name="one kind, 4 + 4 chips", halves=(FAST, FAST), batch=32, gbps=0.42),
-    Across(name="two kinds, 4 + 4 chips", halves=(FAST, SLOW), batch=40, gbps=0.28),
+    Across(name="one kind, 4 + 4 chips", halves=(FAST, FAST), batch=32, gbps=0.35),
+    Across(name="two kinds, 4 + 4 chips", halves=(FAST, SLOW), batch=40, gbps=0.235),
 )
 
 

@@ -25,8 +25,8 @@ STATE_BYTES = 24
 PROCESS_BYTES, PROCESS_BYTES_TP = 2.0e9, 3.0e9
 # The same when a measured run's memory is predicted (get_memory_footprint_on_gpu).
 MEASURED_PROCESS_BYTES = 4.76e9 + 300e6
-# The fitted curves cross zero at messages of a few kB, 10^9 bytes/s.
-RATE_MIN = 1e-3
+# The fitted curves cross zero at small messages; there the rate is this part of the rate at 1 MB.
+RATE_SHARE_MIN = 0.02
 CONFIGS = {"OPT-350": "training_config_opt_350.json", "GPT-Neo-2.7": "training_config_gpt_neo27.json"}
 
 Coefficients = tuple[float, float, float]
@@ -63,8 +63,7 @@ class Network:
             return 0.0
         a, b, c = self.coefficients(sender, receiver)
         x = math.log2(size_bytes / 1e6)
-        rate = max((a * x + b) * x + c, RATE_MIN)
-        return size_bytes / 1e9 / rate
+        return size_bytes / 1e9 / max((a * x + b) * x + c, RATE_SHARE_MIN * c)
 
     def reduce_s(self, size_bytes: float, members: int, sender: tuple[str, str], receiver: tuple[str, str]) -> float:
         """Give the time of a ring all-reduce in buckets, every hop as slow as this pair of (chip, zone)."""

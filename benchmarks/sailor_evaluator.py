@@ -326,6 +326,11 @@ class Row:
     suspect: bool
 
 
+def suspect(file: str) -> bool:
+    """Tell whether a measured run is one of those that the data's README doubts."""
+    return any(name in file for name in SUSPECTS)
+
+
 def measured_rows(folder: Path) -> list[Row]:
     """Time the 36 measured runs."""
     settings: dict[str, Setting] = {}
@@ -345,7 +350,7 @@ def measured_rows(folder: Path) -> list[Row]:
                     memory_bytes=memory_bytes(plan, setting),
                     sailor_memory_bytes=float(line["sailor_pred_max_mem_bytes"]),
                     measured_memory_bytes=float(line["real_max_mem_bytes"]),
-                    suspect=any(name in line["file"] for name in SUSPECTS),
+                    suspect=suspect(line["file"]),
                 )
             )
     return rows

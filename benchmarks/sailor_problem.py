@@ -85,9 +85,17 @@ def _messages(setting: Setting, ends: list[tuple[str, int, str]], size: int) -> 
     for boundary in range(1, len(outputs)):
         for i, near in enumerate(ends):
             for j, far in enumerate(ends):
-                forward[boundary, i, j] = setting.network.transfer_s(outputs[boundary - 1] * size, near, far)
-                backward[boundary, i, j] = setting.network.transfer_s(outputs[boundary] * size, far, near)
+                forward[boundary, i, j] = _send_s(setting, outputs[boundary - 1] * size, near, far)
+                backward[boundary, i, j] = _send_s(setting, outputs[boundary] * size, far, near)
     return forward, backward
+
+
+def _send_s(setting: Setting, size: float, near: tuple[str, int, str], far: tuple[str, int, str]) -> float:
+    """Time a message; infinite between machines that nobody measured a curve for."""
+    curves = setting.network.table[near[2]][near[0]][str(near[1])][far[2]]
+    if str(far[1]) not in curves.get(far[0], {}):
+        return float("inf")
+    return setting.network.transfer_s(size, near, far)
 
 
 def sailor_plan(mix: Mix, setting: Setting, pool: Mapping[str, int]) -> dict[str, Any]:

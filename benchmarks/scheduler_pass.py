@@ -1,8 +1,8 @@
 """How long one pass of the scheduler takes on a large fleet: 12,500 nodes, 100,000 chips, 10,000 waiting jobs.
 
-Four sites, six chip kinds, quota tree with borrowing, fair share, topology levels, mixed and cross-site options, elastic
-jobs, reservations, spares, maintenance windows and reclaim are all on. Cases: an empty fleet, 50 % busy, 95 % busy with
-200 gangs that may reclaim, and 1,000 changes folded before each pass. Prints a table, or JSON with --json.
+Four sites, six chip kinds, quota tree with borrowing, fair share, topology levels, mixed and cross-site options,
+elastic jobs, reservations, spares, maintenance windows and reclaim are all on. Cases: an empty fleet, 50 % busy, 95 %
+busy with 200 gangs that may reclaim, and 1,000 changes folded before each pass. Prints a table, or JSON with --json.
 """
 
 import argparse
@@ -32,8 +32,9 @@ from argosy.contracts.policy import SECOND_US, Policy, Queue, Window
 from argosy.contracts.request import Claim, Pool
 from argosy.control.change import AttemptBegan, JobMoved, Record
 from argosy.control.core import step
+from argosy.control.explain import noted_of
+from argosy.control.log import restore, snapshot
 from argosy.control.state import State
-from argosy.control.waiting import group_key
 
 SITES = ("north", "south", "east", "west")
 KINDS = ("h800", "a910", "h100", "mi300", "v100", "l40")
@@ -74,7 +75,7 @@ def fleet(nodes: int) -> tuple[list[Pool], list[Node]]:
     return pools, found
 
 
-def rules(bench: Bench, chips: dict[str, int]) -> Policy:
+def rules(chips: dict[str, int]) -> Policy:
     """Four departments of six teams; teams own half of the fleet, departments three quarters."""
     queues = []
     for department in range(4):
@@ -93,7 +94,7 @@ def rules(bench: Bench, chips: dict[str, int]) -> Policy:
 
 
 def make(nodes: int, seed: int) -> Bench:
-    """A fleet that is up, with its policy."""
+    """Make a fleet that is up, with its policy."""
     bench = Bench(State(seed), np.random.default_rng(seed))
     pools, found = fleet(nodes)
     bench.pools = pools
@@ -103,7 +104,7 @@ def make(nodes: int, seed: int) -> Bench:
         chips[kind] = chips.get(kind, 0) + node.chips
     bench.send(TermBegan)
     bench.send(FleetDescribed, pools=tuple(pools), nodes=tuple(found))
-    bench.send(PolicyChanged, policy=rules(bench, chips))
+    bench.send(PolicyChanged, policy=rules(chips))
     for node in found:
         bench.send(NodeSeen, node=node.name, observed="up")
     return bench
@@ -223,8 +224,6 @@ def cases(nodes: int, jobs: int, seed: int) -> Iterator[tuple[str, Bench, int]]:
 def measure(name: str, bench: Bench, changes: int, passes: int) -> dict[str, object]:
     """Time passes: each on the state that a snapshot brings back, or with changes between."""
     times, placed, evicted, explained = [], 0, 0, 0
-    from argosy.control.log import restore, snapshot
-
     frozen = snapshot(bench.state) if not changes else b""
     for _ in range(passes):
         if changes:
@@ -241,7 +240,7 @@ def measure(name: str, bench: Bench, changes: int, passes: int) -> dict[str, obj
         placed = sum(isinstance(c, AttemptBegan) for c in record.changes)
         evicted = sum(isinstance(c, JobMoved) and c.reason == "preempted" for c in record.changes)
         explained = sum(
-            group_key(bench.state, job) in bench.state.why
+            noted_of(bench.state, job) is not None
             for job in bench.state.jobs.values()
             if job.state in ("waiting", "reserved")
         )

@@ -28,6 +28,8 @@ from argosy.contracts.launching import (
 from argosy.contracts.messages import AgentReady, Failed, Note, RankExited
 from support.launches import PATIENCE_S, launch
 
+REPORTS_MAX = 1000
+
 
 class Stage:
     """An agent in a thread; the test speaks as its engine and as its fork server."""
@@ -80,6 +82,20 @@ class Stage:
                 self._pipes.append(report)
             self._requests += [read_request(line) for line in self._request_lines.feed(data)]
         return self._requests.pop(0)
+
+    def fill(self, pipe):
+        """Write reports until the pipe is full, then see the agent once around its loop; gives how many went in."""
+        count = 0
+        try:
+            while count < REPORTS_MAX:
+                os.write(pipe, write_line(Note(text="x" * 4000)))
+                count += 1
+        except BlockingIOError:
+            pass
+        for _ in range(2):  # when the second is answered, the round that saw the first has read what it would read
+            self.tell(StopRanks(reason="test", grace_s=3600.0))
+            assert self.request() == SignalRanks(number=signal.SIGTERM)
+        return count
 
     def leave(self):
         """End as the engine and return the agent's exit code."""
@@ -210,14 +226,9 @@ class TestAgent:
         monkeypatch.setattr(agent_module, "OUTBOX_BYTES", 1000)
         pipe = stage.start(0)[0]
         os.set_blocking(pipe, False)
-        line = write_line(Note(text="x" * 4000))
-        count, stuck = 0, time.monotonic() + 0.2
-        while time.monotonic() < stuck and count < 1000:
-            try:
-                os.write(pipe, line)
-            except BlockingIOError:
-                continue
-            count += 1
-        assert count < 1000
+        count = 0
+        while (written := stage.fill(pipe)) and count < REPORTS_MAX:
+            count += written
+        assert count < REPORTS_MAX
         assert [stage.heard().text for _ in range(count)] == ["x" * 4000] * count
         os.close(pipe)

@@ -9,10 +9,10 @@ import pytest
 
 from argosy.cli.choosing import choose
 from argosy.cli.report import report_html, write_report
-from argosy.cli.report_step import hidden_share, measured_rows, middle_step, predicted_rows, step_window, wire_uses
+from argosy.cli.report_page import Html, table
+from argosy.cli.report_wires import hidden_share, wire_uses
 from argosy.contracts.codec import encode
 from argosy.contracts.errors import InfrastructureError
-from argosy.plan.timeline import simulate
 from support.runs import Workspace, ended_run, step, timed_ranks
 
 
@@ -106,6 +106,39 @@ class TestReport:
         bare = replace(choice.plan, prediction=None)
         checked(report_html(ended_run(inputs, replace(choice, plan=bare, plans=(bare,)))))
 
+    def test_a_resumed_run_counts_on(self, workspace: Workspace) -> None:
+        """Ranks count their steps from 1; the report gives the step of the whole curve."""
+        inputs = workspace.inputs()
+        choice = choose(inputs)
+        folder = workspace.folder / "trace"
+        folder.mkdir()
+        for trace in timed_ranks(choice.plan):
+            (folder / f"rank-{trace.rank:05d}.json").write_bytes(encode(trace))
+        ended = ended_run(inputs, choice, [step(n) for n in range(1, 105)], directory=workspace.folder, traced=True)
+        ended = replace(ended, outcome=replace(ended.outcome, new_steps=4))
+        assert "measured, step 102" in report_html(ended)
+
+    def test_the_hosts_clock_is_explained(self, workspace: Workspace) -> None:
+        """A step that was measured on real chips says what the host's clock tells of an accelerator."""
+        inputs = workspace.inputs()
+        choice = choose(inputs)
+        folder = workspace.folder / "trace"
+        folder.mkdir()
+        for trace in timed_ranks(replace(choice.plan, emulated=False)):
+            (folder / f"rank-{trace.rank:05d}.json").write_bytes(encode(trace))
+        page = report_html(ended_run(inputs, choice, directory=workspace.folder, traced=True))
+        assert "it tells when work was launched" in page
+
+    def test_a_plan_file_speaks_for_itself(self, workspace: Workspace) -> None:
+        """Predictions out of a plan file are called the file's."""
+        inputs = workspace.inputs()
+        page = report_html(ended_run(inputs, replace(choose(inputs), from_file=True)))
+        assert "predicted by the file" in page
+
+    def test_a_warning_is_shown(self, workspace: Workspace) -> None:
+        """What to know before believing the figures stands beside them."""
+        assert "fell 40 % behind" in report_html(ended_run(workspace.inputs(), warning="the wall clock fell 40 % behind"))
+
     def test_is_written_whole(self, workspace: Workspace) -> None:
         """The file is the page."""
         ended = ended_run(workspace.inputs())
@@ -113,30 +146,16 @@ class TestReport:
         assert Path("report.html").read_text(encoding="utf-8") == report_html(ended)
 
 
-class TestStep:
-    def test_measured_rows_match_the_predicted(self, workspace: Workspace) -> None:
-        """Ranks that do as the timeline says are drawn as it is."""
-        plan = choose(workspace.inputs()).plan
-        timeline = simulate(plan)
-        rows, length_ms = measured_rows(plan, timed_ranks(plan), 3)
-        assert length_ms == pytest.approx(timeline.step_ms)
-        for ours, theirs in zip(rows, predicted_rows(plan, timeline), strict=False):
-            assert ours.label == theirs.label
-            assert [s.start for s in ours.spans] == pytest.approx([s.start for s in theirs.spans], abs=1e-6)
+class TestTable:
+    def test_only_html_is_html(self) -> None:
+        """A text that looks like a tag is escaped wherever it comes from; what the page itself made is taken as it is."""
+        made = table(("<b>", "x"), [("<script>", Html(text="<i>1</i>"))])
+        assert "&lt;b&gt;" in made
+        assert "&lt;script&gt;" in made
+        assert "<i>1</i>" in made
 
-    def test_a_step_lies_between_barriers(self, workspace: Workspace) -> None:
-        """A step begins where the update before it begins."""
-        plan = choose(workspace.inputs()).plan
-        step_ms = simulate(plan).step_ms
-        assert step_window(timed_ranks(plan), 2) == pytest.approx((step_ms, 2 * step_ms))
 
-    def test_the_middle_step_is_shown(self, workspace: Workspace) -> None:
-        """Of many steps the middle one is shown, of one none, for its beginning is unknown."""
-        plan = choose(workspace.inputs()).plan
-        assert middle_step(timed_ranks(plan, steps=9)) == 4
-        assert middle_step(timed_ranks(plan, steps=1)) is None
-        assert middle_step([]) is None
-
+class TestWires:
     def test_wires_carry_what_the_plan_says(self, workspace: Workspace) -> None:
         """Every wire in use is listed with its bytes, and the long link with the share of time that is hidden."""
         plan = choose(workspace.inputs()).plan

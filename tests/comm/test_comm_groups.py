@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import given, settings
 
-from argosy.comm.groups import held_units, make_groups, seat_of, slice_holders, tp_slices
+from argosy.comm.groups import make_groups, seat_of, slice_holders, tp_slices
 from argosy.contracts.plan import EMBEDDING, Plan
 from support.training import config, drawn_replicas, plan_of, replica
 from support.worlds import PEER_TIMEOUT, in_world
@@ -58,20 +58,6 @@ class TestSlices:
     def test_is_the_least_common_multiple(self, degrees, slices):
         """Every TP rank of every replica holds whole slices."""
         assert tp_slices(plan_of([replica([6], 2, tp=tp) for tp in degrees])) == slices
-
-
-class TestHeldUnits:
-    """What a stage holds."""
-
-    def test_last_stage_holds_a_tied_embedding(self):
-        """With tied embeddings the last stage holds the embedding beside the head, the middle does not."""
-        plan = plan_of([replica([2, 2, 2], 3)], config(LAYERS, tied=True))
-        assert [held_units(plan, stage) for stage in plan.replicas[0].stages] == [(-1, 0, 1), (2, 3), (-1, 4, 5, 6)]
-
-    def test_a_single_stage_holds_it_once(self):
-        """Where one stage computes embedding and head, nothing is held twice."""
-        plan = plan_of([replica([6], 1)], config(LAYERS, tied=True))
-        assert held_units(plan, plan.replicas[0].stages[0]) == tuple(range(-1, 7))
 
 
 class TestHolders:

@@ -49,9 +49,9 @@ class TestGangsStarvedBySmallJobs:
         core.submit(size(H, 3), time_limit_us=HOUR_US)
         gang = core.submit(size(H, 4), time_limit_us=HOUR_US)
         long = core.submit(size(H, 1), time_limit_us=2 * HOUR_US)
+        assert core.why(long).code == "RESERVED"
         short = core.submit(size(H, 1), time_limit_us=30 * MINUTE_US)
         assert (gang.state, long.state, short.state) == ("reserved", "waiting", "running")
-        assert core.why(long).code == "RESERVED"
         core.wait(3601)
         assert gang.state == "running"
 

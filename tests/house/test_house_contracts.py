@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import pkgutil
 import types
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -10,20 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from argosy import contracts
 from argosy.contracts import codec, messages
 
-MODULES = ("fleet", "job", "plan", "option", "incident", "messages", "layouts")
+# Not sent anywhere: a document is what was read from a file, a fence is the state of one agent.
+LOCAL = ("Document", "Fence")
 
 
 def _contracts() -> list[type]:
     """Every dataclass and message that the contract modules define."""
     found = []
-    for name in MODULES:
+    for name in sorted(entry.name for entry in pkgutil.iter_modules(contracts.__path__)):
         module = importlib.import_module(f"argosy.contracts.{name}")
-        for kind in vars(module).values():
-            if isinstance(kind, type) and kind.__module__ == module.__name__ and _fields(kind) is not None:
-                found.append(kind)
-    return found
+        own = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
+        found += [kind for kind in own if isinstance(kind, type) and _fields(kind) is not None]
+    return [kind for kind in found if kind.__name__ not in LOCAL]
 
 
 def _fields(kind: type) -> list[str] | None:

@@ -1,8 +1,9 @@
-"""Who may import whom, and what the pure rooms must not touch."""
+"""Who may import whom, and in which forms; what the pure rooms must not touch is in test_house_purity.py."""
 
 import ast
-import re
 from collections.abc import Iterator
+
+import pytest
 
 # Every room and the rooms it may import; each may import itself. `console`, `cli` and the package's own files see all.
 LAW: dict[str, frozenset[str]] = {
@@ -21,53 +22,54 @@ LAW: dict[str, frozenset[str]] = {
     "server": frozenset({"contracts", "control", "engine", "health", "plan", "simulate"}),
 }
 TOP_ROOMS = ("", "cli", "client", "console")
-PURE_ROOMS = ("contracts", "fleet", "model", "network", "plan", "health", "control", "simulate")
-# Runs the vendors' tools, so it alone of the pure rooms may start processes.
-OUTWARD_MODULES = ("argosy.fleet.detect",)
-FILE_READING_ROOMS = ("fleet", "model")
-BANNED_IN_PURE = frozenset(
-    {
-        "asyncio",
-        "concurrent",
-        "logging",
-        "multiprocessing",
-        "random",
-        "secrets",
-        "select",
-        "selectors",
-        "shutil",
-        "signal",
-        "socket",
-        "subprocess",
-        "sched",
-        "tempfile",
-        "threading",
-        "time",
-        "torch",
-        "uuid",
-    }
-)
-BANNED_CALLS = frozenset({"print", "input", "breakpoint", "exec", "eval"})
-BANNED_METHODS = {
-    "now": ("datetime", "date"),
-    "utcnow": ("datetime",),
-    "today": ("datetime", "date"),
-}
-FILE_CALLS = frozenset({"open", "read_text", "read_bytes", "write_text", "write_bytes", "unlink", "mkdir", "touch"})
-OS_ALLOWED = frozenset({"PathLike", "fspath"})
-SEEDED = frozenset({"Generator", "SeedSequence", "PCG64", "BitGenerator"})
 TORCH_ROOMS = ("comm", "train")
 TORCH_PRIVATE = "argosy.comm.torch_private"
+# Load modules by name: the command line its commands, the fork server what a launch names.
+BY_NAME = ("argosy.cli", "argosy.train.forkserver")
+LOADERS = ("importlib", "runpy", "pkgutil", "imp")
+LOADERS_ALLOWED = ("importlib.resources", "importlib.metadata")
+HIDDEN_CALLS = frozenset({"__import__", "exec", "eval"})
 # Optional engines and vendor bindings: absent on most machines, so imported where they are used.
 OPTIONAL_MODULES = frozenset({"torch", "torch_npu", "pynvml", "ray", "kubernetes", "numba"})
 OWN_IMPORTS_MAX = 8
+
+
+def reached(source) -> Iterator[tuple[ast.AST, str]]:
+    """Every (node, dotted module) that a file imports, or loads by a name written out in a call."""
+    yield from source.imported()
+    for call in source.calls():
+        first = call.args[0] if call.args else None
+        loads = source.dotted(call.func) in ("importlib.import_module", "__import__")
+        if loads and isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield call, first.value
+
+
+def form_problems(source) -> Iterator[str]:
+    """Find forms of import that hide what is imported from a reader, and from the rules here."""
+    for node in source.imports():
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield source.at(node, f"relative import of {source.imported_from(node)}; write it out: from argosy...")
+        if any(alias.name == "*" for alias in node.names):
+            yield source.at(node, "import * hides which names come from where; name them")
+        if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "argosy" for alias in node.names):
+            yield source.at(
+                node, "import argosy... hides which parts are used; write from argosy.room.module import name"
+            )
+    if source.name in BY_NAME or source.name.startswith(f"{BY_NAME[0]}."):
+        return
+    for node, name in source.imported():
+        if name.split(".")[0] in LOADERS and not name.startswith(LOADERS_ALLOWED):
+            yield source.at(node, f"{name} loads modules by name; only {' and '.join(BY_NAME)} do that")
+    for node, name in source.chains:
+        if name in HIDDEN_CALLS or name.startswith("importlib.import_module"):
+            yield source.at(node, f"{name} can load anything; import at the top of the file instead")
 
 
 def law_problems(source) -> Iterator[str]:
     """Find imports that run uphill."""
     if source.room not in LAW and source.room not in TOP_ROOMS:
         yield f"{source.path}:1  room {source.room} is not in the import law; add it to LAW and to docs/design.md"
-    for node, module in source.imported():
+    for node, module in reached(source):
         room = module.split(".")[1] if module.startswith("argosy.") else ""
         allowed = LAW.get(source.room)
         if room in LAW and allowed is not None and room != source.room and room not in allowed:
@@ -81,71 +83,15 @@ def law_problems(source) -> Iterator[str]:
 
 def torch_problems(source) -> Iterator[str]:
     """Find torch outside the rooms that may have it, and its private names outside their one file."""
-    for node, module in source.imported():
+    for node, module in reached(source):
         if module.split(".")[0].startswith("torch") and source.room not in TORCH_ROOMS:
             yield source.at(node, f"{module}: only {' and '.join(TORCH_ROOMS)} import torch; pass plain data instead")
     if source.name == TORCH_PRIVATE:
         return
-    for node, name in _torch_names(source):
-        if any(part.startswith("_") and not part.startswith("__") for part in name.split(".")):
+    for node, name in [*source.imported(), *source.chains]:
+        parts = name.split(".")
+        if parts[0] == "torch" and any(part.startswith("_") and not part.startswith("__") for part in parts):
             yield source.at(node, f"{name} is private to torch; use it only in comm/torch_private.py")
-
-
-def _torch_names(source) -> Iterator[tuple[ast.AST, str]]:
-    """Every dotted name that begins at something imported from torch."""
-    roots = {}
-    for node in source.imports():
-        module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-        for alias in node.names:
-            full = f"{module}.{alias.name}" if module else alias.name
-            if full.split(".")[0] == "torch":
-                bound = alias.asname or (alias.name if module else "torch")
-                roots[bound] = full if module or alias.asname else "torch"
-                yield node, full
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Attribute):
-            dotted = ast.unparse(node)
-            root = dotted.split(".")[0]
-            if root in roots and re.fullmatch(r"[\w.]+", dotted):
-                yield node, roots[root] + dotted.removeprefix(root)
-
-
-def purity_problems(source) -> Iterator[str]:
-    """Find clocks, sockets, processes, logging, printing, files and unseeded chance in pure rooms."""
-    if source.room not in PURE_ROOMS or source.name in OUTWARD_MODULES:
-        return
-    for node, module in source.imported():
-        root, name = module.split(".")[0], module.rsplit(".", 1)[-1]
-        if root in BANNED_IN_PURE or (root == "os" and isinstance(node, ast.ImportFrom) and name not in OS_ALLOWED):
-            yield source.at(
-                node, f"{source.room} is pure and must not import {module}; take what it gives as an argument"
-            )
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Attribute):
-            yield from _impure_attribute(source, node)
-        if isinstance(node, ast.Call):
-            yield from _impure_call(source, node)
-
-
-def _impure_attribute(source, node: ast.Attribute) -> Iterator[str]:
-    dotted = ast.unparse(node)
-    if re.fullmatch(r"os\.\w+", dotted) and node.attr not in OS_ALLOWED:
-        yield source.at(node, f"{source.room} is pure and must not use {dotted}; take what it gives as an argument")
-    if node.attr in BANNED_METHODS and dotted.split(".")[-2] in BANNED_METHODS[node.attr]:
-        yield source.at(node, f"{source.room} is pure and must not read the clock by {dotted}; pass the time in")
-    random = re.fullmatch(r"(?:np|numpy)\.random\.(\w+)", dotted)
-    if random and random[1] not in SEEDED | {"default_rng"}:
-        yield source.at(node, f"{dotted} is not seeded; use numpy.random.default_rng(seed)")
-
-
-def _impure_call(source, node: ast.Call) -> Iterator[str]:
-    name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-    if isinstance(node.func, ast.Name) and name in BANNED_CALLS:
-        yield source.at(node, f"{source.room} is pure and must not call {name}; return a value instead")
-    if name in FILE_CALLS and source.room not in FILE_READING_ROOMS:
-        yield source.at(node, f"{source.room} is pure and must not touch files by {name}; take the text as an argument")
-    if name == "default_rng" and not node.args and not node.keywords:
-        yield source.at(node, "default_rng without a seed gives another run every time; pass the seed")
 
 
 def inner_import_problems(source) -> Iterator[str]:
@@ -153,9 +99,7 @@ def inner_import_problems(source) -> Iterator[str]:
     for function in source.functions():
         for node in ast.walk(function):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                names = (
-                    [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-                )
+                names = [name for statement, name in source.imported() if statement is node]
                 if not {name.split(".")[0] for name in names} <= OPTIONAL_MODULES:
                     yield source.at(node, f"import of {', '.join(names)} inside {function.name}; move it to the top")
 
@@ -163,7 +107,7 @@ def inner_import_problems(source) -> Iterator[str]:
 def own_modules(source, known: frozenset[str]) -> set[str]:
     """Modules of ours that a file imports when it is loaded; what is under TYPE_CHECKING doesn't run."""
     skipped = set()
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             skipped.update(id(inner) for inner in ast.walk(node))
     found = set()
@@ -190,20 +134,31 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def report(rule, sources) -> str:
-    """All findings of a rule, a line each."""
-    return "\n".join(problem for source in sources for problem in rule(source))
-
-
 class TestLaw:
-    def test_imports_run_downhill(self, sources):
+    def test_imports_run_downhill(self, findings):
         """Every room imports only the rooms that the design allows it."""
-        assert report(law_problems, sources) == ""
+        assert findings(law_problems) == ""
 
     def test_an_uphill_import_is_caught(self, source):
         """A planner that imports the trainer is refused with file and line."""
         found = list(law_problems(source("import ast\nfrom argosy.train.rank import run_rank\n")))
         assert found[0].startswith("sample.py:2  plan must not import train; it may import contracts, fleet,")
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "from ..train import rank",
+            "from ..train.rank import run_rank",
+            "from .. import train",
+            "from argosy import train",
+            "import importlib\nimportlib.import_module('argosy.train.rank')",
+            "from importlib import import_module as load\nload('argosy.train.rank')",
+            "__import__('argosy.train.rank')",
+        ],
+    )
+    def test_no_detour_leads_uphill(self, source, line):
+        """Relative imports and imports by name are held to the law."""
+        assert "plan must not import train" in next(law_problems(source(line)))
 
     def test_the_command_line_is_on_top(self, source):
         """Nothing below may import the command line."""
@@ -214,10 +169,66 @@ class TestLaw:
         assert "not in the import law" in next(law_problems(source("", name="argosy.attic.box")))
 
 
+class TestForms:
+    def test_imports_are_plain(self, findings):
+        """No import is relative, starred or by name, but for the command line's and the fork server's."""
+        assert findings(form_problems) == ""
+
+    def test_no_test_imports_relatively(self, test_sources):
+        """Tests name what they import in full, too."""
+        found = [
+            source.at(node, "relative import") for source in test_sources for node in source.imports() if _up(node)
+        ]
+        assert "\n".join(found) == ""
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "from ..train import rank",
+            "from . import planner",
+            "from .planner import plan_job",
+            "from argosy.plan.planner import *",
+            "import argosy",
+            "import argosy as a",
+            "import argosy.plan.planner",
+            "import importlib",
+            "import importlib as i",
+            "from importlib import import_module as load",
+            "import importlib.util",
+            "import runpy",
+            "def f() -> None:\n    __import__('argosy.train.rank')",
+            "load = __import__",
+            "exec('import torch')",
+        ],
+    )
+    def test_each_detour_is_caught(self, source, line):
+        """Every way around a plain import is found."""
+        assert list(form_problems(source(line))) != []
+
+    def test_what_is_allowed_passes(self, source):
+        """Files of the package, aliases and commands loaded by name are fine."""
+        text = "from importlib.resources import files\nfrom argosy.plan import planner as p\nimport numpy as np\n"
+        assert list(form_problems(source(text))) == []
+        loaded = source("from importlib import import_module\nimport_module(name)", name="argosy.cli.main")
+        assert list(form_problems(loaded)) == []
+
+    def test_a_relative_import_is_told_from_the_top(self, source):
+        """The dots of a relative import are counted, so law, torch and cycle rules see through them."""
+        text = "from ..train import rank\nfrom . import drafts\nfrom .deep.er import x\n"
+        names = [name for _, name in source(text).imported()]
+        assert names == ["argosy.train.rank", "argosy.plan.drafts", "argosy.plan.deep.er.x"]
+        package = source("from . import rank", name="argosy.train", path="src/argosy/train/__init__.py")
+        assert [name for _, name in package.imported()] == ["argosy.train.rank"]
+
+
+def _up(node: ast.Import | ast.ImportFrom) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.level > 0
+
+
 class TestTorch:
-    def test_torch_stays_in_its_rooms(self, sources):
+    def test_torch_stays_in_its_rooms(self, findings):
         """Only comm and train import torch, and its private names stay in one file."""
-        assert report(torch_problems, sources) == ""
+        assert findings(torch_problems) == ""
 
     def test_private_names_are_caught(self, source):
         """Private torch names are found through imports, aliases and attribute chains."""
@@ -226,44 +237,29 @@ class TestTorch:
         found = list(torch_problems(source(text, name="argosy.train.sample")))
         assert sorted(problem.split("  ")[0] for problem in found) == ["sample.py:3", "sample.py:4", "sample.py:5"]
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "import torch as t",
+            "from torch import nn as n",
+            "__import__('torch')",
+            "import importlib as i\ni.import_module('torch.distributed')",
+        ],
+    )
+    def test_no_detour_leads_to_torch(self, source, line):
+        """Aliases and imports by name are found."""
+        assert "import torch; pass plain data" in next(torch_problems(source(line, name="argosy.cli.sample")))
+
     def test_torch_elsewhere_is_caught(self, source):
         """An agent that imports torch inside a function is found too."""
         found = list(torch_problems(source("def f() -> None:\n    import torch\n", name="argosy.agent.sample")))
         assert found[0].startswith("sample.py:2")
 
 
-class TestPurity:
-    def test_pure_rooms_are_pure(self, sources):
-        """No clock, socket, thread, process, logging, print or unseeded chance in the pure half."""
-        assert report(purity_problems, sources) == ""
-
-    def test_each_impurity_is_caught(self, source):
-        """Each way to reach the outside world is found."""
-        lines = [
-            "import time",
-            "from random import choice",
-            "import torch",
-            "import os; os.environ",
-            "from os import environ",
-            "datetime.datetime.now()",
-            "print(1)",
-            "np.random.rand(3)",
-            "np.random.default_rng()",
-            "open('x')",
-        ]
-        assert [line for line in lines if not list(purity_problems(source(line)))] == []
-
-    def test_what_is_allowed_passes(self, source):
-        """Paths, seeded generators and dates as data are fine; fleet may read files."""
-        text = "from os import PathLike\nimport os\nos.fspath(p)\nnp.random.default_rng(3)\ndatetime.date(2026, 1, 2)\n"
-        assert list(purity_problems(source(text))) == []
-        assert list(purity_problems(source("path.read_text()", name="argosy.fleet.sample"))) == []
-
-
 class TestInnerImports:
-    def test_imports_stand_at_the_top(self, sources):
+    def test_imports_stand_at_the_top(self, findings):
         """No import hides in a function, except torch and optional engines."""
-        assert report(inner_import_problems, sources) == ""
+        assert findings(inner_import_problems) == ""
 
     def test_a_hidden_import_is_caught(self, source):
         """An import in a function is found, an optional one passes."""
@@ -277,6 +273,12 @@ class TestCycles:
         known = frozenset(source.name for source in sources)
         found = cycles({source.name: own_modules(source, known) for source in sources})
         assert "\n".join(" -> ".join(cycle) for cycle in found) == ""
+
+    def test_a_relative_import_counts(self, source):
+        """`from . import b` makes the same edge as the import written out."""
+        text = "from . import b\nfrom .c import C\n"
+        known = frozenset({"argosy.plan.b", "argosy.plan.c"})
+        assert own_modules(source(text), known) == known
 
     def test_a_cycle_is_caught(self):
         """A cycle of three is found and told in order."""
@@ -292,6 +294,8 @@ class TestCycles:
         known = frozenset(source.name for source in sources)
         counts = {source.path: len(own_modules(source, known)) for source in sources}
         many = [
-            f"{path}:1  imports {n} of our modules, at most {OWN_IMPORTS_MAX}" for path, n in counts.items() if n > 8
+            f"{path}:1  imports {count} of our modules, at most {OWN_IMPORTS_MAX}"
+            for path, count in counts.items()
+            if count > OWN_IMPORTS_MAX
         ]
         assert "\n".join(many) == ""

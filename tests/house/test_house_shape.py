@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 MODULE_LINES_MAX, MODULE_LINES_P90 = 800, 500
 FUNCTION_LINES_MAX, FUNCTION_LINES_P90 = 70, 40
 IMPORT_STATEMENTS_P90 = 18
@@ -73,7 +75,7 @@ def annotation_problems(source) -> Iterator[str]:
 
 def leftover_problems(source) -> Iterator[str]:
     """Find asserts, and notes to self without an issue number."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Assert):
             yield source.at(node, "assert vanishes under -O; raise a class of contracts/errors.py with a clear text")
     for number, line in enumerate(source.text.splitlines(), start=1):
@@ -88,15 +90,10 @@ def workplace_problems(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}  names a path of one machine; use a relative path or a setting"
 
 
-def report(rule, sources) -> str:
-    """All findings of a rule, a line each."""
-    return "\n".join(problem for source in sources for problem in rule(source))
-
-
 class TestSize:
-    def test_nothing_is_too_large(self, sources):
+    def test_nothing_is_too_large(self, findings):
         """No module over 800 lines, no function over 70, no folder deeper than three levels."""
-        assert report(size_problems, sources) == ""
+        assert findings(size_problems) == ""
 
     def test_most_are_small(self, sources):
         """Nine of ten modules have at most 500 lines, functions 40, import statements 18."""
@@ -120,9 +117,9 @@ class TestSize:
 
 
 class TestDocstrings:
-    def test_every_public_name_is_explained(self, sources):
+    def test_every_public_name_is_explained(self, findings):
         """Every module and public name opens with a sentence."""
-        assert report(docstring_problems, sources) == ""
+        assert findings(docstring_problems) == ""
 
     def test_missing_and_broken_ones_are_caught(self, source):
         """No docstring, no period and a lower-case start are found; private names and overrides are left alone."""
@@ -133,9 +130,9 @@ class TestDocstrings:
 
 
 class TestAnnotations:
-    def test_everything_has_a_type(self, sources):
+    def test_everything_has_a_type(self, findings):
         """Every argument and result of every function is annotated."""
-        assert report(annotation_problems, sources) == ""
+        assert findings(annotation_problems) == ""
 
     def test_bare_arguments_are_caught(self, source):
         """Untyped arguments of every sort and a missing result are named."""
@@ -144,9 +141,9 @@ class TestAnnotations:
 
 
 class TestLeftovers:
-    def test_no_assert_and_no_nameless_todo(self, sources):
+    def test_no_assert_and_no_nameless_todo(self, findings):
         """The source asserts nothing and leaves no note without an issue."""
-        assert report(leftover_problems, sources) == ""
+        assert findings(leftover_problems) == ""
 
     def test_both_are_caught(self, source):
         """An assert and a bare TODO are found, a numbered one passes."""
@@ -195,14 +192,36 @@ class TestTests:
         names = [source.name for source in test_sources if source.name != "conftest"]
         assert sorted({name for name in names if names.count(name) > 1}) == []
 
-    def test_no_test_sleeps(self, test_sources):
+    def test_no_test_waits_for_the_clock(self, test_sources):
         """Tests wait for events, never for the clock."""
-        found = []
-        for source in test_sources:
-            for node in ast.walk(source.tree):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep"):
-                    found.append(source.at(node, "a test must not sleep; wait for the event or pass the time in"))
-        assert "\n".join(found) == ""
+        assert "\n".join(problem for source in test_sources for problem in waiting_problems(source)) == ""
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "import time\ntime.sleep(1)",
+            "import time as t\nt.sleep(1)",
+            "from time import sleep as pause\npause(1)",
+            "import asyncio\nasync def f():\n    await asyncio.sleep(1)",
+            "import time\nwhile time.monotonic() < end:\n    pass",
+            "from time import perf_counter as now\nwhile not done and now() < end:\n    pass",
+        ],
+    )
+    def test_waiting_for_the_clock_is_caught(self, source, line):
+        """Sleeping and looping until a time are found under any alias."""
+        assert len(list(waiting_problems(source(line)))) == 1
+
+
+def waiting_problems(source) -> Iterator[str]:
+    """Find sleeps, and loops that run until a time: both pass or fail by how busy the machine is."""
+    for call in source.calls():
+        if source.dotted(call.func) in ("time.sleep", "asyncio.sleep"):
+            yield source.at(call, "a test must not sleep; wait for the event or pass the time in")
+    for loop in source.nodes:
+        if isinstance(loop, ast.While):
+            names = {source.dotted(node) for node in ast.walk(loop.test)}
+            if names & {"time.time", "time.monotonic", "time.perf_counter"}:
+                yield source.at(loop, "a test must not loop until a time; wait for the event")
 
 
 def _is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

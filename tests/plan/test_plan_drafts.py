@@ -100,6 +100,40 @@ def single(build: Any) -> Draft:
     return made
 
 
+class TestLongLink:
+    @pytest.mark.parametrize(("counts", "gbps"), [((1,), 10), ((2,), 5), ((1, 1), 5), ((2, 3), 2)])
+    def test_shared_by_all_that_cross(self, build: Any, counts: tuple[int, ...], gbps: float) -> None:
+        """All pipelines of a draft that cross a link share its rate, whichever group they are of."""
+        made = crossing(build, counts)
+        wires = {wire for group in made.groups for wire in group.template.wires}
+        assert {(wire.gbps, wire.long_link) for wire in wires} == {(gbps, True)}
+        plan = whole(made)
+        streams = sum(len(replica.sends) for replica in plan.replicas)
+        assert streams * gbps == 10
+        assert {send.wire for replica in plan.replicas for send in replica.sends} <= {wire.name for wire in wires}
+
+    def test_slower_boundaries_slow_the_guess(self, build: Any) -> None:
+        """A group's pace and fill follow the share that the other groups leave it."""
+        alone, together = (crossing(build, counts).groups[0].template for counts in ((1,), (1, 3)))
+        assert together.fill_ms > alone.fill_ms
+        assert together.pace_ms >= alone.pace_ms
+
+
+def crossing(build: Any, counts: tuple[int, ...]) -> Draft:
+    """Build a draft of pipelines from north to south, one group a count, over a link of 10 Gb/s."""
+    setting, links = build.setting(), (build.link(gbps=10.0),)
+    choices = []
+    for index, count in enumerate(counts):
+        ends = build.chip_class(f"north/chip{index}"), build.chip_class(f"south/chip{index}", tflops=0.5)
+        template = make_template(setting, Layout(runs=tuple((end, 1) for end in ends), count=count, **ONE_SITE), links)
+        assert template is not None
+        choices.append((template, count))
+    base = Draft(setting=setting, model="tiny", fleet="f", groups=(), schedule="", zero_stage=0, links=links)
+    made = make_draft(base, choices, 4 * sum(counts))
+    assert made is not None
+    return made
+
+
 class TestSketch:
     @settings(derandomize=True, deadline=None, max_examples=25)
     @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(9, 40), st.booleans(), st.booleans())

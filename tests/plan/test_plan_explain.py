@@ -1,6 +1,7 @@
 """Plans in words."""
 
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,17 @@ def plans(build: Any, emulated: bool = True) -> Any:
     return plan_job(build.job(global_batch_size=24), build.shape(), classes, [build.link()])
 
 
+# A time, a rate or a share; the rates of the bound's parts have their unit after the last one.
+FIGURE = r"\d[\d.,]*(?= ?(?:%|ms\b|s\b|[kMG]\b|tokens/s| \+ south/))"
+
+
+def whole_text(offered: Any) -> str:
+    """Write all that is said of plans, the threshold of what is told left out."""
+    rows = [" ".join(asdict(row).values()) for row in option_rows(offered, "fastest")]
+    rates = [row.tokens_per_second + " tokens/s" for row in option_rows(offered, "fastest")]
+    return "\n".join([*rows, *rates, *summary_lines(offered, "fastest")]).replace("above 0.1 %", "")
+
+
 class TestRows:
     def test_options(self, build: Any) -> None:
         """The chosen option is named for its goal, the others for what sets them apart."""
@@ -42,6 +54,14 @@ class TestRows:
         assert played.cost == "-"
         assert not real.step.startswith("~")
         assert real.cost != "-"
+
+    def test_emulated_everywhere(self, build: Any) -> None:
+        """In all that is said of an emulated plan no time, rate or share lacks the mark; on real chips none has it."""
+        played, real = (whole_text(plans(build, emulated)) for emulated in (True, False))
+        marked, unmarked = (re.findall(rf"{mark}{FIGURE}", played) for mark in ("~", r"(?<![~\d.,])"))
+        assert len(marked) > 15
+        assert unmarked == []
+        assert "~" not in real
 
     def test_long_link(self, build: Any) -> None:
         """What crosses a long link is said with its bytes; a plan within one site sends nothing."""
@@ -62,6 +82,14 @@ class TestSummary:
         text = "\n".join(summary_lines(plans(build), "fastest"))
         for part in ("replicas, schedule", "bound: the parts on their own", "held back by:", "next best:"):
             assert part in text
+
+    def test_whole_batch_or_a_share(self, build: Any) -> None:
+        """It says that the bound's parts take shares of the batch and the options alone all of it."""
+        told = "\n".join(summary_lines(plans(build), "fastest"))
+        assert "the parts on their own, each at its share of the batch: north/fast ~" in told
+        assert "options on a part of these chips take the whole batch" in told
+        alone = "\n".join(summary_lines(plans(build)[:1], "fastest"))
+        assert "whole batch" not in alone
 
     def test_like_replicas_together(self, build: Any) -> None:
         """Replicas of like stages are one line with their range of micro-batches, bound or not."""

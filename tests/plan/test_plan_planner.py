@@ -159,18 +159,36 @@ class TestChips:
 
 
 class TestNeverFits:
-    def test_says_what_would(self, build: Any) -> None:
-        """What does not fit is said with the need, the limit, and the smallest fleet that would do."""
-        chips = slow(build, memory_gb=0.002, nodes=1, chips_per_node=1)
+    @pytest.mark.parametrize(("memory_gb", "zero_stage"), [(0.002, 0), (0.0012, 1)])
+    def test_says_what_would(self, build: Any, memory_gb: float, zero_stage: int) -> None:
+        """What does not fit is said with the need, the limit, and the smallest fleet that would do, sharded or not."""
+        job = build.job(sequence_length=8, global_batch_size=64)
+        chips = slow(build, memory_gb=memory_gb, nodes=1, chips_per_node=1)
         with pytest.raises(
-            NeverFitsError, match=r"tiny does not fit: .* GB on its fullest rank, fast has 0\.002"
+            NeverFitsError, match=rf"tiny does not fit: .* GB on its fullest rank, fast has {memory_gb}\."
         ) as caught:
-            plans(build, build.job(), chips)
+            plans(build, job, chips)
         smallest = int(str(caught.value).split("fits: ")[1].split()[0])
         assert smallest > 1
-        assert plans(build, build.job(), replace(chips, nodes=smallest))
+        assert plans(build, job, replace(chips, nodes=smallest))[0].zero_stage == zero_stage
         with pytest.raises(NeverFitsError):
-            plans(build, build.job(), replace(chips, nodes=smallest - 1))
+            plans(build, job, replace(chips, nodes=smallest - 1))
+
+    def test_need_counts_sharding(self, build: Any) -> None:
+        """The need of the best split is that with the optimizer sharded where more replicas than one stand."""
+        job = build.job(sequence_length=8, global_batch_size=64)
+        needs = []
+        for nodes in (4, 12):
+            with pytest.raises(NeverFitsError) as caught:
+                plans(build, job, slow(build, memory_gb=0.0012, nodes=nodes, chips_per_node=1))
+            needs.append(float(str(caught.value).split("needs ")[1].split()[0]))
+        assert 0.0012 < needs[1] < needs[0]
+
+    def test_maximum_too_small(self, build: Any) -> None:
+        """Where the fleet would do and chips.max forbids it, that is said."""
+        chips = slow(build, memory_gb=0.002, nodes=8, chips_per_node=1)
+        with pytest.raises(NeverFitsError, match=r"Smallest fleet that fits: \d fast\. chips\.max is 1\."):
+            plans(build, with_chips(build.job(sequence_length=8), maximum=1), chips)
 
     def test_nothing_would(self, build: Any) -> None:
         """A chip that can't hold even one layer is said to be too small in any number."""

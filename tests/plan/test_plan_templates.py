@@ -57,6 +57,14 @@ class TestTemplate:
         assert template is not None
         assert [(wire.gbps, wire.long_link) for wire in template.wires] == [(5, True)]
 
+    def test_crossing_twice(self, build: Any) -> None:
+        """A pipeline that crosses the same link twice gives each crossing half of its share."""
+        north, south = build.chip_class(), build.chip_class("south/slow")
+        there_and_back = ((north, 1), (south, 1), (build.chip_class("north/other"), 1))
+        template = make_template(build.setting(), layout(*there_and_back, count=2), [build.link(gbps=10)])
+        assert template is not None
+        assert [(wire.gbps, wire.long_link) for wire in template.wires] == [(2.5, True), (2.5, True)]
+
 
 class TestPace:
     def test_delay_stalls_1f1b_only(self, build: Any) -> None:

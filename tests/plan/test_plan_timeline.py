@@ -94,7 +94,7 @@ class TestOrder:
 
     def test_unknown(self) -> None:
         """An unknown schedule is refused, listing those known."""
-        with pytest.raises(BadInputError, match="no schedule 'zigzag'; there are: gpipe, 1f1b"):
+        with pytest.raises(BadInputError, match="no schedule 'zigzag'; there are: 1f1b, gpipe"):
             stage_order("zigzag", 0, 1, 1)
 
 

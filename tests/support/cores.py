@@ -29,12 +29,12 @@ STEPS_MAX = 100_000
 
 
 def queue(name, **more):
-    """A queue; guarantee etc. as keywords."""
+    """Make a queue; guarantee etc. as keywords."""
     return Queue(name=name, **more)
 
 
 def policy(*queues, **more):
-    """A policy whose failures are not gathered, so that tests need no waiting."""
+    """Make a policy whose failures are not gathered, so that tests need no waiting."""
     return Policy(queues=queues or (Queue(name="default"),), **({"gather_s": 0.0} | more))
 
 
@@ -66,20 +66,20 @@ def size(pool, nodes, near="site", rate=None, cost=None):
 
 
 def option(*sizes, name="option"):
-    """An option of these sizes."""
+    """Make an option of these sizes."""
     return Option(name=name, job="", ladder=sizes)
 
 
 class Core:
     """The core of one small fleet; every event's outcome is checked against all cross-links."""
 
-    def __init__(self, rules=None, check=True, seed=0, **groups):
+    def __init__(self, rules=None, check=True, seed=0, order=tuple, **groups):
         self.state, self.now_us, self.records, self.check = State(seed), 0, [], check
         self.inbox = []
         self.nodes = fleet(**groups)
         self.send(TermBegan, term=1)
         self.send(PolicyChanged, policy=rules or policy())
-        self.send(FleetDescribed, pools=self.nodes[0], nodes=self.nodes[1])
+        self.send(FleetDescribed, pools=order(self.nodes[0]), nodes=order(self.nodes[1]))
         for node in self.nodes[1]:
             self.send(NodeSeen, node=node.name, observed="up")
 
@@ -161,7 +161,7 @@ class Core:
         found = Incident(
             fault_class=fault, culprit=Culprit(kind="host"), confidence="high", remedy=remedy, advice="look"
         )
-        record = self.send(
+        return self.send(
             IncidentFound,
             attempt=attempt.id,
             generation=attempt.generation,
@@ -169,7 +169,6 @@ class Core:
             incident=found,
             nodes=tuple(nodes),
         )
-        return record
 
     def down(self, *names):
         """See nodes go down."""
@@ -177,7 +176,7 @@ class Core:
             self.send(NodeSeen, node=name, observed="down")
 
     def observed(self, name):
-        """What a node is seen as."""
+        """Say what a node is seen as."""
         return self.state.nodes.observed[self.state.nodes.number[name]]
 
     def held(self, job):

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from argosy.comm.clock import board_bytes
-from argosy.comm.groups import held_units
 from argosy.contracts.messages import StepDone
 from argosy.contracts.plan import Exchange, Plan, Replica, Send, Wire
 from support.training import config, job, plan, run_plan, shape_of, tokens
@@ -23,7 +22,7 @@ def timed(the_plan: Plan, *, layer_ms: float, exchange_bytes: float = 1e5) -> Pl
             (r, s)
             for r, each in enumerate(replicas)
             for s, stage in enumerate(each.stages)
-            if unit in held_units(the_plan, stage)
+            if unit in the_plan.held_units(stage)
         )
         gather_bytes = exchange_bytes if the_plan.zero_stage else 0.0
         if len(members) > 1:

@@ -12,9 +12,9 @@ from argosy.cli.choosing import Choice, choose
 from argosy.cli.ended import Ended
 from argosy.cli.inputs import Inputs, read_inputs
 from argosy.cli.summary import compare, measure
-from argosy.cli.tracefile import RankOp, RankOps
 from argosy.contracts.messages import Finished, StepDone
 from argosy.contracts.plan import Plan
+from argosy.contracts.rank_trace import RankOp, RankTrace
 from argosy.plan.timeline import simulate
 
 JOB = """\
@@ -81,7 +81,7 @@ def ended_run(inputs: Inputs, choice: Choice | None = None, steps: Sequence[Step
     steps = tuple(steps) or tuple(step(number, 3.0 - number / 10) for number in range(1, 9))
     finished = (Finished(step=len(steps), memory_gb=0.5, rank=0),)
     outcome = Outcome(steps=steps, new_steps=len(steps), finished=finished)
-    measured = measure(choice.plan, steps, len(steps), finished)
+    measured = measure(inputs, choice, steps, len(steps), finished)
     lines = tuple(compare(choice.plan, measured)) if measured else ()
     made = Ended(
         inputs=inputs, choice=choice, outcome=outcome, measured=measured, lines=lines, directory=Path("runs/tiny")
@@ -89,7 +89,7 @@ def ended_run(inputs: Inputs, choice: Choice | None = None, steps: Sequence[Step
     return replace(made, **changes)
 
 
-def timed_ranks(plan: Plan, steps: int = 4) -> list[RankOps]:
+def timed_ranks(plan: Plan, steps: int = 4) -> list[RankTrace]:
     """Make the traces that ranks of a plan would write if all went as the timeline says."""
     timeline = simulate(plan)
     found: dict[int, list[RankOp]] = {}
@@ -113,6 +113,13 @@ def timed_ranks(plan: Plan, steps: int = 4) -> list[RankOps]:
             )
     places = {place.rank: place for place in plan.placement}
     return [
-        RankOps(rank=r, replica=places[r].replica, stage=places[r].stage, tp_index=0, ops=tuple(ops))
+        RankTrace(
+            rank=r,
+            replica=places[r].replica,
+            stage=places[r].stage,
+            tp_index=0,
+            clock="emulated" if plan.emulated else "host",
+            ops=tuple(ops),
+        )
         for r, ops in sorted(found.items())
     ]

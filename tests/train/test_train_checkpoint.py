@@ -1,6 +1,7 @@
 """Checkpoints: whole or not there, never half; what is kept, what is refused, what a full disk or a kill leaves."""
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from argosy.contracts.job import CheckpointSpec, Job
 from argosy.contracts.messages import Note, Saved
 from argosy.model.config import read_config
 from argosy.train import checkpoint as checkpoint_module
-from argosy.train.checkpoint_folder import CheckpointInfo, checkpoints, read_info
+from argosy.train.checkpoint_folder import CheckpointInfo, checkpoints, read_info, write_info
 from argosy.train.export import whole_tensors
 from support.training import config, end_ranks, job, plan, replica, shape_of, tokens
 from support.worlds import Ended
@@ -38,8 +39,8 @@ def train(the_job: Job, tmp: Path, replicas=ONE, *, text: str = TEXT, zero: int 
 
 
 def names(folder: Path) -> list[str]:
-    """List what lies in a folder."""
-    return sorted(path.name for path in folder.iterdir())
+    """List what lies in a folder, but its lock."""
+    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
 
 
 def saved_steps(ended: list[Ended]) -> list[int]:
@@ -89,6 +90,23 @@ class TestInfo:
         with pytest.raises(BadInputError, match=r"argosy\.json: not a CheckpointInfo"):
             read_info(tmp_path)
 
+    def test_another_step(self, tmp_path):
+        """A description that was copied from another step is not believed."""
+        pretend(tmp_path, "step-00000020")
+        info = CheckpointInfo(
+            step=99,
+            model="m",
+            seed=0,
+            global_batch_size=1,
+            sequence_length=1,
+            data="",
+            tokens=1,
+            model_config="{}",
+        )
+        write_info(tmp_path / "step-00000020", info)
+        with pytest.raises(BadInputError, match="says step 99, its folder another"):
+            read_info(tmp_path / "step-00000020")
+
     def test_other_version(self, tmp_path):
         """A checkpoint of a later Argosy names both versions."""
         info = CheckpointInfo(
@@ -102,7 +120,7 @@ class TestInfo:
             model_config="{}",
             version=2,
         )
-        (tmp_path / "argosy.json").write_bytes(checkpoint_module.encode(info))
+        write_info(tmp_path, info)
         with pytest.raises(BadInputError, match=r"argosy\.json: .* version 2; this Argosy reads version 1"):
             read_info(tmp_path)
 
@@ -252,14 +270,14 @@ class TestFullDisk:
     @pytest.mark.parametrize("replicas", [ONE, PAIR], ids=["one rank", "three ranks"])
     def test_last_file_does_not_fit(self, tmp_path, monkeypatch, replicas):
         """A disk that fills up with the very last file leaves nothing half-written either; needs no root."""
-        real = checkpoint_module.encode
+        real = checkpoint_module.write_info
 
-        def full(info):
+        def full(folder, info):
             if info.step == 4:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return real(info)
+            return real(folder, info)
 
-        monkeypatch.setattr(checkpoint_module, "encode", full)
+        monkeypatch.setattr(checkpoint_module, "write_info", full)
         ended = train(saving(tmp_path / "to"), tmp_path, replicas, zero=1)
         assert {(type(each.error), each.code) for each in ended} == {(InfrastructureError, 5)}
         assert names(tmp_path / "to") == ["step-00000002"]
@@ -274,6 +292,17 @@ class TestFullDisk:
 @pytest.mark.slow
 class TestBadFolder:
     """Places that can't be written."""
+
+    @pytest.mark.parametrize("replicas", [ONE, PAIR], ids=["one rank", "three ranks"])
+    def test_another_job_saves_there(self, tmp_path, replicas):
+        """A folder that a running job holds is refused by every rank before the first step, and left alone."""
+        (tmp_path / "to").mkdir()
+        with (tmp_path / "to" / ".lock").open("ab") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            ended = train(saving(tmp_path / "to"), tmp_path, replicas)
+        assert {type(each.error) for each in ended} == {BadInputError}
+        assert "another job that runs now saves to" in ended[0].error_text
+        assert names(tmp_path / "to") == []
 
     def test_is_told_before_the_first_step(self, tmp_path):
         """A `to` below a file fails on every rank before any step was run."""

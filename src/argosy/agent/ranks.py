@@ -97,22 +97,24 @@ class RankServer:
     def fork(self, number: int, log: Path, *, threads: int, append: bool) -> Rank:
         """Ask for one rank whose output goes to `log`.
 
-        Raises InfrastructureError when the log can't be written or the server is gone.
+        Raises InfrastructureError when the log can't be written, no pipe can be made or the server is gone; then no
+        descriptor stays open.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else os.O_TRUNC)
         try:
             log_end = os.open(log, flags, 0o600)
         except OSError as error:
             raise InfrastructureError(f"rank {number}: can't write its log {log}: {error.strerror}") from error
-        read_end, write_end = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(read_end, False)
         try:
-            self._send(ForkRank(rank=number, threads=threads), write_end, log_end)
-        except InfrastructureError:
-            os.close(read_end)
-            raise
+            read_end, write_end = _report_pipe(number)
+            try:
+                self._send(ForkRank(rank=number, threads=threads), write_end, log_end)
+            except InfrastructureError:
+                os.close(read_end)
+                raise
+            finally:
+                os.close(write_end)
         finally:
-            os.close(write_end)
             os.close(log_end)
         return Rank(number=number, pipe=read_end)
 
@@ -133,3 +135,14 @@ class RankServer:
             raise InfrastructureError(
                 f"the fork server's process for this node is gone: {error.strerror or error}"
             ) from error
+
+
+def _report_pipe(number: int) -> tuple[int, int]:
+    """Make a rank's pipe: the end that is read, without blocking, and the end that the rank gets."""
+    try:
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    except OSError as error:
+        text = f"rank {number}: can't make the pipe for its reports: {error.strerror}"
+        raise InfrastructureError(f"{text}; `ulimit -n` says how many files a process may have open") from error
+    os.set_blocking(read_end, False)
+    return read_end, write_end

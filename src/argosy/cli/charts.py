@@ -1,7 +1,8 @@
 """Small SVG charts for a page: lines over steps, and rows of spans over time.
 
-Colours come from the page's style sheet (classes `s0`..`s3` for lines, the span's kind for rectangles), so that one
-picture serves light and dark. Draws what it is given; knows nothing of training.
+Colours come from a style sheet (classes `s0`..`s2` for lines, the span's kind for rectangles), so that one picture
+serves light and dark: STYLE stands in the page, or in the picture itself where that is a file of its own. Draws what it
+is given; knows nothing of training.
 """
 
 import math
@@ -9,12 +10,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from argosy.plan.trace import NAMES, Row
+
 WIDTH_PX, HEIGHT_PX = 620, 240
 LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 24, 34
 # A line of more points than pixels is not read; it is thinned to its lowest and highest of each group.
 POINTS_MAX = 600
-ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX = 22, 250, 1260, 26
+ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX, HEAD_PX = 22, 290, 1260, 26, 26
 SMALLEST_PX = 0.4
+
+STYLE = """
+:root { color-scheme: light dark; --card: #ffffff; --ink: #1d232b; --soft: #5d6875; --line: #dfe3e8;
+  --f: #4c78a8; --b: #e0853a; --u: #6f9a54; --x: #8d6cab; --s0: #2f6fb3; --s1: #d1731f; --s2: #6f9a54; }
+@media (prefers-color-scheme: dark) { :root { --card: #1c2229; --ink: #e6e9ed; --soft: #9aa5b1; --line: #333c46;
+  --f: #6b9bd1; --b: #eb9a57; --u: #8fbb73; --x: #ab8ccb; --s0: #73ace6; --s1: #f0a35e; --s2: #8fbb73; } }
+svg { font-family: system-ui, sans-serif; font-size: 12px; }
+svg text { fill: var(--ink); } svg text.tick, svg text.unit, svg text.key, svg text.name { fill: var(--soft); }
+svg text.tick, svg text.name { text-anchor: middle; } svg text.tick.y { text-anchor: end; }
+svg text.head { font-weight: 600; } svg rect.back { fill: var(--card); }
+svg .grid { stroke: var(--line); } svg .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+svg .s0 { stroke: var(--s0); } svg .s1 { stroke: var(--s1); } svg .s2 { stroke: var(--s2); }
+svg rect.F { fill: var(--f); } svg rect.B { fill: var(--b); } svg rect.U { fill: var(--u); }
+svg rect.X { fill: var(--x); }
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,24 +43,6 @@ class Series:
     points: tuple[tuple[float, float], ...]
     style: str = "s0"
     dashed: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """One rectangle of a row. kind: a class of the page. text: shown when pointed at."""
-
-    start: float
-    end: float
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One labelled row of spans."""
-
-    label: str
-    spans: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +79,27 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, *, from_zer
     return "\n".join([*parts, *_legend([one for one, _ in kept]), "</svg>"])
 
 
-def row_chart(rows: Sequence[Row], end: float, x_label: str) -> str:
-    """Draw rows of spans over one common time axis that begins at 0."""
-    height = ROW_PX * len(rows) + AXIS_PX
-    time = axis(0.0, end, ROW_LABEL_PX, ROWS_WIDTH_PX - RIGHT_PX, tight=True)
-    parts = [f'<svg class="rows" viewBox="0 0 {ROWS_WIDTH_PX} {height}" role="img">']
-    bottom = height - AXIS_PX
+def row_chart(rows: Sequence[Row], end_ms: float = 0.0, *, title: str = "") -> str:
+    """Draw rows of spans over one time axis from 0 to the last span, or to end_ms if that is later, with a legend.
+
+    title: makes it a picture that stands alone, as a file.
+    """
+    top = HEAD_PX if title else 0
+    bottom = top + ROW_PX * len(rows)
+    ends_ms = [span.end_ms for row in rows for span in row.spans]
+    time = axis(0.0, max([end_ms, *ends_ms]), ROW_LABEL_PX, ROWS_WIDTH_PX - RIGHT_PX, tight=True)
+    space = ' xmlns="http://www.w3.org/2000/svg"' if title else ""
+    parts = [f'<svg class="rows"{space} viewBox="0 0 {ROWS_WIDTH_PX} {bottom + AXIS_PX}" role="img">']
+    if title:
+        parts += [f"<style>{STYLE}</style>", '<rect class="back" width="100%" height="100%"/>']
+        parts += [f'<text class="head" x="4" y="17">{escape(title)}</text>']
     for tick in time.ticks:
         x = time.at(tick)
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{bottom}"/>')
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>')
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 15}">{tick_text(tick, time)}</text>')
-    parts.append(f'<text class="unit" x="4" y="{bottom + 15}">{escape(x_label)}</text>')
+    parts += _keys(bottom)
     for index, row in enumerate(rows):
-        parts += _drawn_row(row, index * ROW_PX, time)
+        parts += _drawn_row(row, top + index * ROW_PX, time)
     return "\n".join([*parts, "</svg>"])
 
 
@@ -161,12 +169,23 @@ def _legend(series: Sequence[Series]) -> Iterator[str]:
         yield f'<text class="key" x="{x + 27:.0f}" y="14">{escape(one.name)}</text>'
 
 
+def _keys(bottom: int) -> Iterator[str]:
+    """Say what the colours mean, and the axis's unit, below the labels."""
+    x = 4
+    for kind, name in NAMES.items():
+        yield f'<rect class="{kind}" x="{x}" y="{bottom + 7}" width="9" height="9"/>'
+        yield f'<text class="key" x="{x + 13}" y="{bottom + 15}">{name}</text>'
+        x += 24 + 6 * len(name)
+    yield f'<text class="unit" x="{x}" y="{bottom + 15}">ms</text>'
+
+
 def _drawn_row(row: Row, y: float, time: Axis) -> Iterator[str]:
     yield f'<text class="row" x="4" y="{y + 15:.0f}">{escape(row.label)}</text>'
     for span in row.spans:
-        x, end = time.at(span.start), time.at(span.end)
+        x, end = time.at(span.start_ms), time.at(span.end_ms)
         width = max(SMALLEST_PX, end - x - 0.5)
+        text = f"{span.name}: {span.start_ms:.1f} to {span.end_ms:.1f} ms"
         yield (
             f'<rect class="{span.kind}" x="{x:.2f}" y="{y + 2:.0f}" width="{width:.2f}" height="{ROW_PX - 4}">'
-            f"<title>{escape(span.text)}</title></rect>"
+            f"<title>{escape(text)}</title></rect>"
         )

@@ -4,16 +4,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from argosy.cli.words import console, figure_text
 from argosy.contracts.codec import encode
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import Chip
 from argosy.fleet.catalogue import load_catalogue, nearest_names
-
-WIDTH = 100
 
 
 def command(
@@ -55,12 +53,6 @@ def _show_chip(chip: Chip, as_json: bool) -> None:
     out.print(chip_table(chip))
     for number, source in enumerate(sources_of(chip), start=1):
         out.print(f"({number}) {escape(source)}", soft_wrap=True)
-
-
-def console() -> Console:
-    """Make a console of the terminal's width; WIDTH columns where there is no terminal."""
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 def chips_table(chips: tuple[Chip, ...]) -> Table:
@@ -106,13 +98,6 @@ def _row(chip: Chip) -> tuple[str, ...]:
 def _price(chip: Chip) -> str:
     price = chip.price_per_hour
     return "-" if price is None else f"{price:.2f}" if price >= 0.1 else f"{price:.3g}"
-
-
-def figure_text(value: float | None) -> str:
-    """Write a figure with at most four digits that matter; a dash where it is unknown."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def chip_table(chip: Chip) -> Table:

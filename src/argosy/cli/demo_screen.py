@@ -18,7 +18,7 @@ class DemoScreen(TrainScreen):
 
     def planned(self, inputs: Inputs, choice: Choice) -> None:
         """Say what the demo is; the plan is shown once the data is."""
-        self.expect(choice.plan, inputs.job.train.steps)
+        self.expect(inputs, choice)
         kinds = len({chip_class.chip.name for chip_class in inputs.classes})
         km = inputs.fleet.long_links[0].km
         self.console.print(

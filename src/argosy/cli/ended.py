@@ -17,8 +17,9 @@ from argosy.contracts.errors import ArgosyError
 class Ended:
     """How a run ended. measured: None when no step was done. lines: predicted beside measured.
 
-    headlines: which of the lines a reader wants first. traced: ranks wrote what they did into `directory`. error: why
-    the run didn't finish. report, trace, export: what was written.
+    headlines: which of the lines a reader wants first. warning: what to know before believing the figures. traced:
+    ranks wrote what they did into `directory`. error: why the run didn't finish. report, trace, export: what was
+    written.
     """
 
     inputs: Inputs
@@ -28,8 +29,14 @@ class Ended:
     lines: tuple[Line, ...]
     directory: Path
     headlines: tuple[str, ...] = ()
+    warning: str = ""
     traced: bool = False
     error: ArgosyError | None = None
     report: Path | None = None
     trace: Path | None = None
     export: Path | None = None
+
+    @property
+    def told_by(self) -> str:
+        """Title of the predictions: those of a plan file are its own, nobody worked them out again."""
+        return "predicted by the file" if self.choice.from_file else "predicted"

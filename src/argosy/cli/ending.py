@@ -7,10 +7,12 @@ from pathlib import Path
 
 from argosy.cli.attempt import Outcome
 from argosy.contracts.blame import ARGOSY
-from argosy.contracts.errors import ArgosyError, InfrastructureError, InterruptedByUserError, UserCodeError
+from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError, InterruptedByUserError
 from argosy.contracts.job import Job
 from argosy.contracts.messages import Failed, RankExited
+from argosy.contracts.paths import checkpoint_step
 from argosy.engine.failure import failure_error
+from argosy.train.checkpoint_folder import checkpoints
 
 TAIL_BYTES, TAIL_LINES = 8192, 10
 
@@ -33,9 +35,7 @@ def newest_checkpoint(job: Job) -> Path | None:
 
 def newest_in(folder: Path) -> Path | None:
     """Find the newest whole checkpoint in a folder."""
-    found = sorted(path.parent for path in folder.glob("step-*/argosy.json"))
-    whole = [path for path in found if path.name.removeprefix("step-").isdecimal()]
-    return whole[-1] if whole else None
+    return next(reversed(checkpoints(folder)), None)
 
 
 def _where(job: Job, outcome: Outcome) -> str:
@@ -50,7 +50,7 @@ def _resume_hint(job: Job, outcome: Outcome) -> str:
     path = outcome.saved or newest_checkpoint(job)
     if not path:
         return f"no checkpoint was saved in {job.checkpoint.to} yet; the same command starts from step 0"
-    step = int(Path(path).name.removeprefix("step-"))
+    step = checkpoint_step(Path(path).name)
     what = f"goes on from step {step}" if job.checkpoint.resume else "starts from step 0 (checkpoint.resume is no)"
     return f"last checkpoint: {path}; the same command {what}"
 
@@ -78,8 +78,17 @@ def log_tail(path: Path) -> list[str]:
 
 
 def _next_lines(error: ArgosyError, job: Job, outcome: Outcome) -> list[str]:
-    if isinstance(error, UserCodeError):
-        return [f"what next: put that right and run the same command; {_resume_hint(job, outcome)}"]
+    if _is_of_checkpoint(error, job):  # it would fail again
+        return []
     if isinstance(error, InfrastructureError):
         return [f"what next: {_resume_hint(job, outcome)}"]
-    return [f"this is a bug in Argosy; please report it with the log. {_resume_hint(job, outcome)}"]
+    if error.exit_code == ArgosyError.exit_code:
+        return [f"this is a bug in Argosy; please report it with the log. {_resume_hint(job, outcome)}"]
+    return [f"what next: put that right and run the same command; {_resume_hint(job, outcome)}"]
+
+
+def _is_of_checkpoint(error: ArgosyError, job: Job) -> bool:
+    """Tell whether the checkpoint to go on from is itself what is wrong; its text then says what to do about it."""
+    if job.checkpoint is None or not isinstance(error, BadInputError):
+        return False
+    return str(Path(job.checkpoint.to) / "step-") in str(error)

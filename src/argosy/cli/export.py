@@ -8,9 +8,9 @@ import typer
 from argosy.cli.ending import newest_in
 from argosy.cli.outputs import export
 from argosy.contracts.errors import BadInputError
+from argosy.contracts.paths import CHECKPOINT_FILE, STEP_DIGITS
 
 DTYPES = ("fp32", "bf16", "fp16")
-MARK = "argosy.json"
 
 
 def command(
@@ -30,10 +30,11 @@ def find_checkpoint(path: Path) -> Path:
     """Find the checkpoint that a path means. Raises BadInputError."""
     if not path.is_dir():
         raise BadInputError(f"{path}: there is no such folder; give a checkpoint such as runs/NAME/step-00000100")
-    if (path / MARK).is_file():
+    if (path / CHECKPOINT_FILE).is_file():
         return path
     for folder in (path, path / "checkpoints"):
         newest = newest_in(folder)
         if newest is not None:
             return newest
-    raise BadInputError(f"{path}: holds no checkpoint (a folder step-N with {MARK}); give the job's checkpoint.to")
+    what = f"a folder step-N, N of {STEP_DIGITS} digits, with {CHECKPOINT_FILE}"
+    raise BadInputError(f"{path}: holds no checkpoint ({what}); give the job's checkpoint.to")

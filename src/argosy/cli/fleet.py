@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from argosy.cli.chips import console, figure_text
+from argosy.cli.words import console, counted, figure_text
 from argosy.contracts.codec import encode
 from argosy.contracts.fleet import ChipClass
 from argosy.fleet.catalogue import load_catalogue
@@ -33,7 +33,8 @@ def check(file: FileArgument, catalogue: CatalogueOption = None, as_json: JsonOp
         typer.echo(encode({"fleet": fleet, "warnings": summary.warnings}).decode())
         return
     nodes = sum(site.nodes for site in summary.sites)
-    typer.echo(f"{file}: sound. {fleet.name}: {summary.chips:,} chips in {nodes:,} nodes, {len(summary.sites)} sites")
+    holds = f"{counted(summary.chips, 'chip')} in {counted(nodes, 'node')}, {counted(len(summary.sites), 'site')}"
+    typer.echo(f"{file}: sound. {fleet.name}: {holds}")
     for warning in summary.warnings:
         typer.echo(f"warning: {warning}")
 
@@ -47,7 +48,8 @@ def show(file: FileArgument, catalogue: CatalogueOption = None, as_json: JsonOpt
         typer.echo(encode(summary).decode())
         return
     out = console()
-    out.print(f"{escape(summary.name)}: {summary.chips:,} chips in {len(summary.classes)} classes")
+    classes = counted(len(summary.classes), "class", "classes")
+    out.print(f"{escape(summary.name)}: {counted(summary.chips, 'chip')} in {classes}")
     for table in (_classes_table(summary), _sites_table(summary), _links_table(summary)):
         if table.row_count:
             out.print()

@@ -9,6 +9,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from argosy.cli.words import counted
 from argosy.contracts.fleet import Fleet
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
@@ -32,7 +33,7 @@ def print_plans(console: Console, job: Job, fleet: Fleet, plans: Sequence[Plan])
     emulated = "   emulated: times marked ~" if plans[0].emulated else ""
     console.print(
         f"{job.model}   {train.global_batch_size:,} x {train.sequence_length:,} tokens a step, {train.precision}   "
-        f"fleet {fleet.name}, {fleet.chips:,} chips{emulated}\n"
+        f"fleet {fleet.name}, {counted(fleet.chips, 'chip')}{emulated}\n"
     )
     console.print(options_table(job, plans))
     console.print()

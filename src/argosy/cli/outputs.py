@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from argosy.cli.ended import Ended
+from argosy.cli.ending import newest_checkpoint
 from argosy.cli.report import write_report
 from argosy.cli.tracefile import write_trace
 from argosy.contracts.errors import ArgosyError
@@ -32,9 +33,13 @@ def write_outputs(ended: Ended, trace: Path | None) -> Ended:
 
 
 def exported(ended: Ended) -> Ended:
-    """Write the last checkpoint's weights to `export_to`, when the run finished and saved one."""
-    to, checkpoint = ended.inputs.job.export_to, ended.outcome.saved
-    if to is None or ended.error is not None or not checkpoint:
+    """Write the last checkpoint's weights to `export_to`, when the run finished.
+
+    A run whose steps were all done before saves nothing; then it is the newest checkpoint there is.
+    """
+    job = ended.inputs.job
+    to, checkpoint = job.export_to, ended.outcome.saved or newest_checkpoint(job)
+    if to is None or ended.error is not None or checkpoint is None:
         return ended
     try:
         export(Path(checkpoint), Path(to), "fp32")

@@ -3,7 +3,6 @@
 It reads the files, asks the room `plan`, and prints; it computes nothing itself.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +10,11 @@ import typer
 from rich.console import Console
 
 from argosy.cli.choosing import plan_inputs
-from argosy.cli.files import write_text
 from argosy.cli.inputs import read_inputs
 from argosy.cli.jobs import load_model
 from argosy.cli.options import print_plans as print_plans
+from argosy.cli.plan_files import write_step
 from argosy.contracts.codec import encode
-from argosy.plan.timeline import simulate
-from argosy.plan.trace import chrome_trace, timeline_svg
 
 WIDTH = 110
 
@@ -37,11 +34,7 @@ def command(
     """Say how a job would split over a fleet, how fast, at what cost, and what holds it back."""
     inputs = read_inputs(job, settings or (), fleet, catalogue)
     plans = plan_inputs(inputs, load_model(inputs.job, inputs.job_source)[0])
-    drawn = simulate(plans[0]) if trace or timeline else None
-    if trace and drawn:
-        write_text(trace, json.dumps(chrome_trace(plans[0], drawn)))
-    if timeline and drawn:
-        write_text(timeline, timeline_svg(plans[0], drawn))
+    write_step(plans[0], trace, timeline)
     if as_json:
         typer.echo(encode({"plans": plans}).decode())
         return

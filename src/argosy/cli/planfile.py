@@ -10,10 +10,10 @@ from typing import Any
 from argosy.cli.files import read_text
 from argosy.cli.inputs import Inputs, used_classes
 from argosy.cli.jobs import told_of
-from argosy.contracts.codec import decode
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import Plan
+from argosy.contracts.strict import decode_strict
 from argosy.fleet.detect import survey
 
 
@@ -34,7 +34,7 @@ def read_plan(path: Path, inputs: Inputs) -> Plan:
         "precision": train.precision,
     }
     with told_of(str(path)):
-        plan = decode(text, Plan)
+        plan = decode_strict(text, Plan)
         for field, value in wanted.items():
             if getattr(plan, field) != value:
                 raise BadInputError(f"{field} is {getattr(plan, field)!r}, the job says {value!r}; plan it again")

@@ -16,14 +16,14 @@ from rich.text import Text
 from argosy.cli.choosing import Choice
 from argosy.cli.inputs import Inputs
 from argosy.cli.options import print_plans
-from argosy.cli.summary import Line, mfu_of, percent
+from argosy.cli.pace import LABEL, Pace
+from argosy.cli.summary import Line
+from argosy.cli.words import console as made_console
+from argosy.cli.words import counted
 from argosy.contracts.messages import Note, Ready, Saved, StepDone, Upward
-from argosy.contracts.plan import Plan
-from argosy.plan.explain import rate_text
 from argosy.train.data.prepare import TokenSetInfo
 
 WIDTH = 110
-LABEL = 8
 # Plain lines: the pause between two grows with the time since the first, so that a long log stays readable.
 PAUSE_S, PAUSE_SHARE = 1.0, 1 / 60
 
@@ -72,12 +72,13 @@ class Screen:
     """Shows a run to a person. Use it in a `with` block, so that the terminal is left in order."""
 
     def __init__(self, console: Console | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
-        self.console = console or plain_console()
+        self.console = console or made_console(WIDTH)
         self.status = StatusLine(self.console, now_s)
         self.data_status = StatusLine(self.console, now_s, patient=True)
-        self._plan: Plan | None = None
-        self._steps = 0
-        self._walls_s: list[float] = []
+        self._now_s = now_s
+        self._ranks = 0
+        self._pace: Pace | None = None
+        self._resumed = False
 
     def __enter__(self) -> Self:
         return self
@@ -90,13 +91,14 @@ class Screen:
 
     def planned(self, inputs: Inputs, choice: Choice) -> None:
         """Show the options and the chosen plan."""
-        self.expect(choice.plan, inputs.job.train.steps)
+        self.expect(inputs, choice)
         print_plans(self.console, inputs.job, inputs.fleet, choice.plans)
         self.console.print()
 
-    def expect(self, plan: Plan, steps: int) -> None:
+    def expect(self, inputs: Inputs, choice: Choice) -> None:
         """Know what the steps to come belong to."""
-        self._plan, self._steps = plan, steps
+        self._ranks = choice.plan.world_size
+        self._pace = Pace(inputs, choice)
 
     def preparing(self, what: str, share: float) -> None:
         """Show how far the data is."""
@@ -109,47 +111,32 @@ class Screen:
 
     def starting(self) -> None:
         """Say that ranks start, where the line is written over by the first step."""
-        if self._plan is not None and self.console.is_terminal:
-            self.status.show(f"{'start':{LABEL}}{self._plan.world_size} ranks")
+        if self.console.is_terminal:
+            self.status.show(f"{'start':{LABEL}}{counted(self._ranks, 'rank')}")
 
     def heard(self, message: Upward) -> None:
         """Show steps, checkpoints and notes; failures are told at the end."""
         match message:
-            case Ready(step=step) if step and not self._walls_s:
+            case Ready(step=step) if step and not self._resumed:  # every rank says so
+                self._resumed = True
                 self.say("resume", f"from step {step}")
-            case StepDone():
-                self._walls_s = [*self._walls_s[-19:], message.wall_s]
-                self.status.show(self.step_text(message), final=message.step == self._steps)
+            case StepDone() if self._pace is not None:
+                text = self._pace.text(message, self._now_s())
+                self.status.show(text, final=message.step == self._pace.steps)
             case Saved():
                 self.say("saved", f"step {message.step} in {message.path}, {message.wall_s:.1f} s")
             case Note() if message.level == "warning":
                 self.say("warning", message.text)
 
-    def step_text(self, done: StepDone) -> str:
-        """Write one step: number, loss, throughput, MFU, time left."""
-        mark = "" if done.virtual_s is None else "~"
-        tokens_per_second = done.tokens / max(done.wall_s if done.virtual_s is None else done.virtual_s, 1e-9)
-        mfu = mfu_of(self._plan.prediction if self._plan else None, tokens_per_second)
-        left_s = (self._steps - done.step) * sum(self._walls_s) / len(self._walls_s)
-        width = len(str(self._steps))
-        parts = [
-            f"{'step':{LABEL}}{done.step:>{width}}/{self._steps}",
-            f"loss {done.loss:.3f}",
-            f"tokens/s {mark}{rate_text(tokens_per_second)}",
-            *([f"MFU {mark}{percent(mfu)}"] if mfu is not None else []),
-            f"eta {clock_text(left_s)}",
-        ]
-        return "   ".join(parts)
-
     def say(self, label: str, text: str) -> None:
         """Print a labelled line above the live one."""
         self.console.print(f"{label:{LABEL}}{text}", soft_wrap=True, markup=False)
 
-    def figures(self, lines: Sequence[Line]) -> None:
-        """Print predicted beside measured."""
+    def figures(self, lines: Sequence[Line], told_by: str = "predicted") -> None:
+        """Print predicted beside measured. told_by: title of the predictions."""
         table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
         table.add_column("")
-        for title in ("predicted", "measured", ""):
+        for title in (told_by, "measured", ""):
             table.add_column(title, justify="right")
         for line in lines:
             table.add_row(line.what, line.predicted, line.measured, line.difference)
@@ -158,28 +145,13 @@ class Screen:
         self.console.print()
 
 
-def plain_console() -> Console:
-    """Make a console of the terminal's width, WIDTH columns where there is none."""
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=WIDTH)
-
-
 def data_text(info: TokenSetInfo, source: str = "") -> str:
     """Write what a token set is: source, size, tokenizer."""
     meta = info.meta
     tokenizer = f"tokenizer {meta.tokenizer}"
     if meta.tokenizer.startswith("train:"):
         tokenizer = f"tokenizer of {meta.vocab_size:,} trained in {meta.tokenizer_s:.1f} s"
-    text = f"{source}{meta.files:,} files, {meta.text_bytes / 1e6:,.1f} MB, {meta.tokens:,} tokens, {tokenizer}"
+    text = (
+        f"{source}{counted(meta.files, 'file')}, {meta.text_bytes / 1e6:,.1f} MB, {meta.tokens:,} tokens, {tokenizer}"
+    )
     return f"{'data':{LABEL}}{text}{' (from the cache)' if info.reused else ''}"
-
-
-def clock_text(seconds: float) -> str:
-    """Write a time as h:mm:ss or m:ss.
-
-    >>> clock_text(3725), clock_text(62)
-    ('1:02:05', '1:02')
-    """
-    minutes, rest = divmod(round(max(seconds, 0.0)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

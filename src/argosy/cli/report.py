@@ -12,6 +12,7 @@ from argosy.cli.ended import Ended
 from argosy.cli.files import write_text
 from argosy.cli.report_charts import loss_chart, time_chart, timelines
 from argosy.cli.report_tables import headline_figures, plan_lines, stages, traffic
+from argosy.cli.words import counted
 
 EMULATED_NOTE = (
     "Chips and links are emulated: the arithmetic is real and runs on this machine's CPU, paced by a virtual clock to "
@@ -34,10 +35,11 @@ def report_html(ended: Ended) -> str:
         page.paragraph(str(ended.error), "bad") if ended.error else "",
         page.cards(headline_figures(ended)),
         page.paragraph(EMULATED_NOTE, "soft") if plan.emulated else "",
+        page.paragraph(ended.warning, "bad"),
         page.heading("Predicted and measured"),
         page.panel(
             page.table(
-                ("", "predicted", "measured", "difference"),
+                ("", ended.told_by, "measured", "difference"),
                 [(line.what, line.predicted, line.measured, line.difference) for line in ended.lines],
             )
         ),
@@ -58,9 +60,10 @@ def _head(ended: Ended) -> str:
     plan, job = ended.choice.plan, ended.inputs.job
     tag = '<span class="tag">emulated</span>' if plan.emulated else ""
     nodes = len({place.node for place in plan.placement})
+    chips = f"{counted(plan.world_size, 'rank')} on {counted(nodes, 'node')}"
     about = (
         f"{plan.model}, {plan.global_batch_size:,} x {plan.sequence_length:,} tokens a step, {plan.precision}; fleet "
-        f"{plan.fleet}: {plan.world_size} ranks on {nodes} nodes; {job.train.steps:,} steps asked, "
+        f"{plan.fleet}: {chips}; {job.train.steps:,} steps asked, "
         f"{ended.outcome.steps[-1].step if ended.outcome.steps else 0:,} done"
     )
     return f"<h1>{escape(job.name)}{tag}</h1>{page.paragraph(about, 'soft')}"

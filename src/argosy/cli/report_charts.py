@@ -4,12 +4,17 @@ Chooses what is drawn; `cli.charts` draws it.
 """
 
 from argosy.cli import report_page as page
-from argosy.cli.charts import Series, line_chart
+from argosy.cli.charts import Series, line_chart, row_chart
 from argosy.cli.ended import Ended
-from argosy.cli.report_step import measured_rows, middle_step, predicted_rows, timeline_chart
-from argosy.cli.tracefile import read_traces
+from argosy.cli.tracefile import middle_step, read_traces, step_rows
+from argosy.contracts.rank_trace import HOST
 from argosy.plan.explain import time_text
 from argosy.plan.timeline import simulate
+from argosy.plan.trace import timeline_rows
+
+HOST_NOTE = (
+    "Measured on the host's clock: on an accelerator it tells when work was launched, not when the device did it."
+)
 
 
 def loss_chart(ended: Ended) -> str:
@@ -39,12 +44,15 @@ def timelines(ended: Ended) -> list[str]:
     plan = ended.choice.plan
     mark = "~" if plan.emulated else ""
     timeline = simulate(plan)
-    predicted = timeline_chart(predicted_rows(plan, timeline), timeline.step_ms)
-    panels = [page.panel(predicted + page.legend(), f"predicted: {mark}{time_text(timeline.step_ms)}")]
+    predicted = row_chart(timeline_rows(plan, timeline), timeline.step_ms)
+    panels = [page.panel(predicted, f"predicted: {mark}{time_text(timeline.step_ms)}")]
     traces = read_traces(ended.directory / "trace") if ended.traced else []
     step = middle_step(traces)
     if step is not None:
-        rows, length_ms = measured_rows(plan, traces, step)
-        chart = timeline_chart(rows, length_ms)
-        panels.insert(0, page.panel(chart + page.legend(), f"measured, step {step}: {mark}{time_text(length_ms)}"))
+        rows, length_ms = step_rows(plan, traces, step)
+        # Ranks count from 1 in every attempt, the curve goes on.
+        number = step + ended.outcome.steps[-1].step - ended.outcome.new_steps
+        note = page.paragraph(HOST_NOTE, "soft") if traces[0].clock == HOST else ""
+        chart = row_chart(rows, length_ms) + note
+        panels.insert(0, page.panel(chart, f"measured, step {number}: {mark}{time_text(length_ms)}"))
     return [page.heading("One step, from barrier to barrier"), *panels]

@@ -4,50 +4,46 @@ Escapes every text that it is given, except charts, which `cli.charts` escaped a
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
-STYLE = """
-:root { color-scheme: light dark; --back: #fbfbf9; --card: #ffffff; --ink: #1d232b; --soft: #5d6875; --line: #dfe3e8;
-  --f: #4c78a8; --b: #e0853a; --u: #6f9a54; --x: #8d6cab; --s0: #2f6fb3; --s1: #d1731f; --s2: #6f9a54;
-  --warn: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --back: #14181d; --card: #1c2229; --ink: #e6e9ed; --soft: #9aa5b1;
-  --line: #333c46; --f: #6b9bd1; --b: #eb9a57; --u: #8fbb73; --x: #ab8ccb; --s0: #73ace6; --s1: #f0a35e; --s2: #8fbb73;
-  --warn: #f2b8b5; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--back); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 1320px; margin: 0 auto; padding: 28px 24px 48px; }
-h1 { font-size: 25px; margin: 0 0 2px; } h2 { font-size: 17px; margin: 34px 0 10px; }
-p { margin: 6px 0; } .soft { color: var(--soft); } .bad { color: var(--warn); white-space: pre-wrap; }
-.tag { display: inline-block; border: 1px solid var(--x); color: var(--x); border-radius: 4px; padding: 0 7px;
-  font-size: 12px; vertical-align: middle; margin-left: 10px; font-weight: 400; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(180px, 1fr)); gap: 12px; margin: 18px 0 6px; }
-.card, .panel { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px 16px; }
-.card b { display: block; font-size: 24px; font-weight: 600; font-variant-numeric: tabular-nums; }
-.card span { color: var(--soft); font-size: 13px; }
-.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 14px; }
-.panel { overflow-x: auto; margin-bottom: 12px; } .panel h3 { font-size: 14px; margin: 0 0 6px; font-weight: 600; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { font-weight: 600; color: var(--soft); font-size: 13px; } th.l, td.l { text-align: left; }
-tr:last-child td { border-bottom: 0; }
-pre { margin: 0; font: 13px/1.55 ui-monospace, monospace; white-space: pre-wrap; }
-svg { width: 100%; height: auto; display: block; font-family: system-ui, sans-serif; font-size: 12px; }
-svg.rows { min-width: 800px; }
-svg text { fill: var(--ink); } svg text.tick, svg text.unit, svg text.key, svg text.name { fill: var(--soft); }
-svg text.tick, svg text.name { text-anchor: middle; } svg text.tick.y { text-anchor: end; }
-svg .grid { stroke: var(--line); } svg .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
-svg .s0 { stroke: var(--s0); } svg .s1 { stroke: var(--s1); } svg .s2 { stroke: var(--s2); }
-svg rect.F { fill: var(--f); } svg rect.B { fill: var(--b); } svg rect.U { fill: var(--u); }
-svg rect.X { fill: var(--x); } svg rect:hover { opacity: 0.75; }
-.legend { display: flex; gap: 18px; flex-wrap: wrap; font-size: 13px; color: var(--soft); margin: 8px 0 0; }
-.legend i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 6px; }
-.i-f { background: var(--f); } .i-b { background: var(--b); }
-.i-u { background: var(--u); } .i-x { background: var(--x); }
-.bar { display: inline-block; width: 90px; height: 9px; background: var(--line); border-radius: 5px; margin-left: 9px; }
-.bar i { display: block; height: 9px; border-radius: 5px; background: var(--s0); }
+from argosy.cli import charts
+
+STYLE = f"""{charts.STYLE}
+:root {{ --back: #fbfbf9; --warn: #b3261e; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --back: #14181d; --warn: #f2b8b5; }} }}
+* {{ box-sizing: border-box; }}
+body {{ margin: 0; background: var(--back); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }}
+main {{ max-width: 1320px; margin: 0 auto; padding: 28px 24px 48px; }}
+h1 {{ font-size: 25px; margin: 0 0 2px; }} h2 {{ font-size: 17px; margin: 34px 0 10px; }}
+p {{ margin: 6px 0; }} .soft {{ color: var(--soft); }} .bad {{ color: var(--warn); white-space: pre-wrap; }}
+.tag {{ display: inline-block; border: 1px solid var(--x); color: var(--x); border-radius: 4px; padding: 0 7px;
+  font-size: 12px; vertical-align: middle; margin-left: 10px; font-weight: 400; }}
+.cards {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(180px, 1fr)); gap: 12px; margin: 18px 0 6px; }}
+.card, .panel {{ background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px 16px; }}
+.card b {{ display: block; font-size: 24px; font-weight: 600; font-variant-numeric: tabular-nums; }}
+.card span {{ color: var(--soft); font-size: 13px; }}
+.two {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 14px; }}
+.panel {{ overflow-x: auto; margin-bottom: 12px; }}
+.panel h3 {{ font-size: 14px; margin: 0 0 6px; font-weight: 600; }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
+th, td {{ text-align: right; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }}
+th {{ font-weight: 600; color: var(--soft); font-size: 13px; }} th.l, td.l {{ text-align: left; }}
+tr:last-child td {{ border-bottom: 0; }}
+pre {{ margin: 0; font: 13px/1.55 ui-monospace, monospace; white-space: pre-wrap; }}
+svg {{ width: 100%; height: auto; display: block; }}
+svg.rows {{ min-width: 800px; }} svg rect:hover {{ opacity: 0.75; }}
+.bar {{ display: inline-block; width: 90px; height: 9px; background: var(--line); border-radius: 5px; }}
+.bar {{ margin-left: 9px; }}
+.bar i {{ display: block; height: 9px; border-radius: 5px; background: var(--s0); }}
 """
 
-LEGEND = (("i-f", "forward"), ("i-b", "backward"), ("i-u", "update"), ("i-x", "gradient exchange"))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Html:
+    """Text that is HTML already, made by this module; a plain `str` is always escaped."""
+
+    text: str
 
 
 def page(title: str, body: Sequence[str]) -> str:
@@ -85,14 +81,15 @@ def side_by_side(panels: Sequence[str]) -> str:
     return f'<div class="two">{"".join(panels)}</div>' if any(panels) else ""
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Write a table. left: how many columns are text. A cell that begins with `<` is taken as it is."""
+def table(titles: Sequence[str], rows: Sequence[Sequence[str | Html]], left: int = 1) -> str:
+    """Write a table. left: how many columns are text."""
     if not rows:
         return ""
 
-    def line(cells: Sequence[str], tag: str) -> str:
+    def line(cells: Sequence[str | Html], tag: str) -> str:
         return "".join(
-            f"<{tag}{' class=l' if index < left else ''}>{cell if cell.startswith('<') else escape(cell)}</{tag}>"
+            f"<{tag}{' class=l' if index < left else ''}>"
+            f"{cell.text if isinstance(cell, Html) else escape(cell)}</{tag}>"
             for index, cell in enumerate(cells)
         )
 
@@ -100,20 +97,11 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
     return f"<table><thead><tr>{line(titles, 'th')}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def share_cell(share: float) -> str:
+def share_cell(share: float) -> Html:
     """Write a share of one with a bar."""
     text = f"{share:.0%}".replace("%", " %")
     width = 100 * min(1.0, max(0.0, share))
-    return f'<span>{text}<span class="bar"><i style="width:{width:.0f}%"></i></span></span>'
-
-
-def legend() -> str:
-    """Say what the colours of a timeline mean."""
-    return (
-        '<div class="legend">'
-        + "".join(f'<span><i class="{style}"></i>{text}</span>' for style, text in LEGEND)
-        + "</div>"
-    )
+    return Html(text=f'<span>{text}<span class="bar"><i style="width:{width:.0f}%"></i></span></span>')
 
 
 def preformatted(lines: Sequence[str]) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from argosy.cli import report_page as page
 from argosy.cli.ended import Ended
-from argosy.cli.report_step import stage_label, wire_uses
+from argosy.cli.report_wires import wire_uses
 from argosy.cli.summary import percent
 from argosy.plan.explain import bytes_text, rate_text, size_text, summary_lines, time_text
 from argosy.plan.timeline import simulate
+from argosy.plan.trace import stage_label
 
 STAGES_MAX = 64
 
@@ -22,11 +23,11 @@ def headline_figures(ended: Ended) -> list[tuple[str, str]]:
         return []
     mark = "~" if measured.emulated else ""
     told = ended.choice.plan.prediction
-    step = f"a step; predicted {mark}{time_text(told.step_ms)}" if told else "a step"
+    step = f"a step; {ended.told_by} {mark}{time_text(told.step_ms)}" if told else "a step"
     items = [
         (mark + time_text(measured.step_ms), step),
         (mark + rate_text(measured.tokens_per_second), "tokens/s"),
-        *([(mark + percent(measured.mfu), "MFU")] if measured.mfu is not None else []),
+        *([(mark + percent(measured.mfu), measured.mfu_name)] if measured.mfu is not None else []),
         (f"{measured.loss_first:.2f} to {measured.loss_last:.2f}", "loss, first to last step"),
     ]
     return items + [(line.measured, line.what) for line in ended.lines if line.what in ended.headlines]

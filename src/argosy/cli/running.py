@@ -14,7 +14,7 @@ from argosy.cli.ended import Ended
 from argosy.cli.ending import ending
 from argosy.cli.inputs import Inputs
 from argosy.cli.outputs import write_outputs
-from argosy.cli.summary import PARTS_SUM, Line, Measured, compare, measure
+from argosy.cli.summary import PARTS_SUM, Line, Measured, compare, fell_behind, measure
 
 More = Callable[[Choice, Measured], tuple[Line, ...]]
 
@@ -38,7 +38,7 @@ def run(
     choice = choose(inputs, wanted)
     watcher.planned(inputs, choice)
     outcome = run_attempt(inputs, choice, wishes, watcher)
-    measured = measure(choice.plan, outcome.steps, outcome.new_steps, outcome.finished)
+    measured = measure(inputs, choice, outcome.steps, outcome.new_steps, outcome.finished)
     extra = more(choice, measured) if more and measured else ()
     ended = Ended(
         inputs=inputs,
@@ -48,6 +48,7 @@ def run(
         lines=(*compare(choice.plan, measured), *extra) if measured else (),
         directory=wishes.directory,
         headlines=(PARTS_SUM, *(line.what for line in extra)),
+        warning=fell_behind(measured, choice.plan.world_size) if measured else "",
         traced=wishes.trace and bool(outcome.finished),
         error=ending(inputs.job, outcome, wishes.directory),
     )

@@ -1,19 +1,26 @@
 """What was measured, beside what was predicted: the figures that the screen, the report and JSON share.
 
-Computes from messages and the plan alone. Times of emulated chips are marked `~` in every text.
+Computes from messages, plan, model and chips; what was measured never leans on what was predicted. Times of emulated
+chips are marked `~` in every text.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from argosy.cli.choosing import Choice
+from argosy.cli.inputs import Inputs
+from argosy.cli.words import counted
+from argosy.cli.yardstick import yardstick
 from argosy.contracts.messages import Finished, StepDone
-from argosy.contracts.plan import Plan, Prediction
+from argosy.contracts.plan import Plan
 from argosy.plan.explain import plan_chips, rate_text, size_text, time_text
 
 # The first step of an attempt warms up memory and caches; it is left out where there are enough others.
 WARM_UP_STEPS, STEPS_ENOUGH = 1, 3
 PARTS_SUM = "mixed efficiency: of what each site and kind does alone"
+# The sleep of an emulated clock is late by less than this on a machine that keeps up.
+BEHIND_SHARE_MIN = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +28,8 @@ class Measured:
     """Figures of one attempt.
 
     step_ms: on the emulated clock where chips are emulated, else on the wall's; wall_step_ms: always the wall's. Both
-    are medians. tokens_per_second and mfu follow step_ms. memory_gb: the largest peak of a rank; of an emulated chip
-    it is that of a CPU process, interpreter and libraries within.
+    are medians. tokens_per_second and mfu follow step_ms. mfu_name: see Yardstick. memory_gb: the largest peak of a
+    rank; of an emulated chip it is that of a CPU process, interpreter and libraries within.
     """
 
     steps: int
@@ -32,6 +39,7 @@ class Measured:
     wall_step_ms: float
     tokens_per_second: float
     mfu: float | None
+    mfu_name: str
     cost_per_trillion_tokens: float | None
     memory_gb: float | None
     emulated: bool
@@ -47,7 +55,9 @@ class Line:
     difference: str = ""
 
 
-def measure(plan: Plan, steps: Sequence[StepDone], new_steps: int, finished: Sequence[Finished]) -> Measured | None:
+def measure(
+    inputs: Inputs, choice: Choice, steps: Sequence[StepDone], new_steps: int, finished: Sequence[Finished]
+) -> Measured | None:
     """Work out the figures of the last `new_steps` steps; None when there is none."""
     new = steps[len(steps) - new_steps :] if new_steps else []
     if not new:
@@ -57,7 +67,7 @@ def measure(plan: Plan, steps: Sequence[StepDone], new_steps: int, finished: Seq
     virtual = [step.virtual_s for step in timed if step.virtual_s is not None]
     step_ms = median(virtual) * 1e3 if virtual else wall_step_ms
     tokens_per_second = new[-1].tokens / step_ms * 1e3 if step_ms > 0 else 0.0
-    told = plan.prediction
+    stick = yardstick(inputs, choice)
     return Measured(
         steps=len(new),
         loss_first=steps[0].loss,
@@ -65,25 +75,12 @@ def measure(plan: Plan, steps: Sequence[StepDone], new_steps: int, finished: Seq
         step_ms=step_ms,
         wall_step_ms=wall_step_ms,
         tokens_per_second=tokens_per_second,
-        mfu=mfu_of(told, tokens_per_second),
-        cost_per_trillion_tokens=cost_of(told, tokens_per_second),
+        mfu=stick.mfu(tokens_per_second),
+        mfu_name=stick.mfu_name,
+        cost_per_trillion_tokens=stick.cost(tokens_per_second),
         memory_gb=max((one.memory_gb for one in finished), default=None),
-        emulated=plan.emulated,
+        emulated=choice.plan.emulated,
     )
-
-
-def mfu_of(told: Prediction | None, tokens_per_second: float) -> float | None:
-    """Turn throughput into MFU, with the FLOPs and the peak that the prediction used."""
-    if told is None or told.tokens_per_second <= 0:
-        return None
-    return told.mfu * tokens_per_second / told.tokens_per_second
-
-
-def cost_of(told: Prediction | None, tokens_per_second: float) -> float | None:
-    """Turn throughput into the price of 10^12 tokens; None where prices are unknown or chips are emulated."""
-    if told is None or told.emulated or told.cost_per_trillion_tokens is None or tokens_per_second <= 0:
-        return None
-    return told.cost_per_trillion_tokens * told.tokens_per_second / tokens_per_second
 
 
 def compare(plan: Plan, measured: Measured) -> list[Line]:
@@ -91,7 +88,7 @@ def compare(plan: Plan, measured: Measured) -> list[Line]:
     told = plan.prediction
     mark = "~" if measured.emulated else ""
     if told is None:
-        return [Line(what="a step", predicted="-", measured=mark + time_text(measured.step_ms))]
+        return _unpredicted(measured, mark)
     lines = [
         _time("a step" + (", emulated clock" if measured.emulated else ""), told.step_ms, measured.step_ms, mark),
         Line(
@@ -104,7 +101,9 @@ def compare(plan: Plan, measured: Measured) -> list[Line]:
     if measured.emulated:
         lines.insert(1, _time("a step, on the wall's clock", told.step_ms, measured.wall_step_ms, mark, wall=True))
     if measured.mfu is not None:
-        lines.append(Line(what="MFU", predicted=mark + percent(told.mfu), measured=mark + percent(measured.mfu)))
+        lines.append(
+            Line(what=measured.mfu_name, predicted=mark + percent(told.mfu), measured=mark + percent(measured.mfu))
+        )
     if told.bound_tokens_per_second > 0 and len(plan_chips(plan)) > 1:
         reached = measured.tokens_per_second / told.bound_tokens_per_second
         lines.append(Line(what=PARTS_SUM, predicted=mark + percent(told.efficiency), measured=mark + percent(reached)))
@@ -112,6 +111,18 @@ def compare(plan: Plan, measured: Measured) -> list[Line]:
     if told.cost_per_trillion_tokens is not None and measured.cost_per_trillion_tokens is not None:
         lines.append(_cost(told.cost_per_trillion_tokens, measured.cost_per_trillion_tokens))
     return lines
+
+
+def fell_behind(measured: Measured, ranks: int) -> str:
+    """Warn when the machine couldn't play emulated chips as fast as their clock went; empty when it could."""
+    if not measured.emulated or measured.step_ms <= 0:
+        return ""
+    behind = measured.wall_step_ms / measured.step_ms - 1.0
+    if behind < BEHIND_SHARE_MIN:
+        return ""
+    share = f"{behind:.0%}".replace("%", " %")
+    why = f"this machine is too busy or too slow to play {counted(ranks, 'rank')}"
+    return f"the wall clock fell {share} behind: {why}; virtual times stand"
 
 
 def change(predicted: float, measured: float) -> str:
@@ -127,6 +138,17 @@ def change(predicted: float, measured: float) -> str:
 def percent(share: float) -> str:
     """Write a share of one."""
     return f"{share:.1%}".replace("%", " %")
+
+
+def _unpredicted(measured: Measured, mark: str) -> list[Line]:
+    """List what needs no prediction."""
+    lines = [
+        Line(what="a step", predicted="-", measured=mark + time_text(measured.step_ms)),
+        Line(what="tokens/s", predicted="-", measured=mark + rate_text(measured.tokens_per_second)),
+    ]
+    if measured.mfu is not None:
+        lines.append(Line(what=measured.mfu_name, predicted="-", measured=mark + percent(measured.mfu)))
+    return lines
 
 
 def _time(what: str, predicted_ms: float, measured_ms: float, mark: str, *, wall: bool = False) -> Line:

@@ -1,71 +1,44 @@
-"""What ranks did, read from `<directory>/trace`, and written as a Perfetto trace (ui.perfetto.dev opens it).
+"""What ranks did, read from `<directory>/trace`: as rows of spans, of all steps or one, and as a Perfetto trace.
 
-One process a node, one thread a rank; wires are a process of their own. Format: "Trace Event Format" of the Chromium
-project: complete events (ph X) for ranks, asynchronous ones (ph b, e) for exchanges, which overlap on a wire; times in
-microseconds. Must not know how ranks came to write.
+One group of rows a node, one row a rank; wires are a group of their own. Must not know how ranks came to write, nor
+how rows are drawn.
 """
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from argosy.cli.files import write_text
-from argosy.contracts.errors import InfrastructureError
+from argosy.contracts.codec import decode
+from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.plan import Plan
+from argosy.contracts.rank_trace import HOST, RankOp, RankTrace
+from argosy.plan.trace import (
+    EXCHANGE,
+    ROWS_MAX,
+    WIRES,
+    Row,
+    Span,
+    chrome_trace,
+    shifted,
+    stage_label,
+    unit_name,
+    work_name,
+)
 
-NAMES = {"F": "forward", "B": "backward", "U": "update", "X": "exchange"}
-US_PER_MS = 1000.0
-
-
-class RankOp(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation as a rank wrote it (see `comm.traced`); kind: F, B, U or X. Virtual times are emulated ones."""
-
-    kind: str
-    step: int
-    start_ms: float
-    end_ms: float
-    microbatch: int | None = None
-    unit: int | None = None
-    virtual_start_ms: float | None = None
-    virtual_end_ms: float | None = None
-
-    @property
-    def span_ms(self) -> tuple[float, float]:
-        """When it began and ended: on the emulated clock where there is one, else on the wall's."""
-        if self.virtual_start_ms is None or self.virtual_end_ms is None:
-            return self.start_ms, self.end_ms
-        return self.virtual_start_ms, self.virtual_end_ms
-
-    @property
-    def name(self) -> str:
-        """What it is, in words."""
-        name = NAMES.get(self.kind, self.kind)
-        if self.unit is not None:
-            return f"{name} of {'the embedding' if self.unit < 0 else f'unit {self.unit}'}"
-        return name if self.microbatch is None else f"{name} {self.microbatch}"
+CLOCKS = {HOST: "host clock: on an accelerator, when work was launched", "emulated": "emulated clock"}
 
 
-class RankOps(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one rank wrote."""
+def read_traces(folder: Path) -> list[RankTrace]:
+    """Read every rank's file, in the order of ranks; none when nothing was traced.
 
-    rank: int
-    replica: int
-    stage: int
-    tp_index: int
-    ops: tuple[RankOp, ...]
-    dropped: int = 0
-
-
-_DECODER: msgspec.json.Decoder[RankOps] = msgspec.json.Decoder(RankOps)
-
-
-def read_traces(folder: Path) -> list[RankOps]:
-    """Read every rank's file, in the order of ranks; none when nothing was traced."""
+    Raises InfrastructureError for a file that can't be read or is of another version.
+    """
     try:
-        return [_DECODER.decode(path.read_bytes()) for path in sorted(folder.glob("rank-*.json"))]
-    except (OSError, msgspec.MsgspecError) as error:
+        return [decode(path.read_bytes(), RankTrace) for path in sorted(folder.glob("rank-*.json"))]
+    except (OSError, BadInputError) as error:
         raise InfrastructureError(f"{folder}: a rank's trace can't be read: {error}") from error
 
 
@@ -74,53 +47,75 @@ def write_trace(path: Path, folder: Path, plan: Plan) -> None:
     write_text(path, json.dumps(perfetto(read_traces(folder), plan)))
 
 
-def perfetto(traces: list[RankOps], plan: Plan) -> dict[str, Any]:
+def perfetto(traces: Sequence[RankTrace], plan: Plan) -> dict[str, Any]:
     """Put ranks' operations into trace events."""
-    places = {place.rank: place for place in plan.placement}
-    nodes = list(dict.fromkeys(place.node for place in plan.placement))
-    events = [_named("process_name", pid, 0, node) for pid, node in enumerate(nodes)]
-    wire_of = {exchange.unit: exchange.wire for exchange in plan.exchanges}
-    wires = list(dict.fromkeys(wire_of.values()))
-    if wires:
-        events.append(_named("process_name", len(nodes), 0, "wires"))
-        events += [_named("thread_name", len(nodes), tid, wire) for tid, wire in enumerate(wires)]
-    for trace in traces:
-        pid = nodes.index(places[trace.rank].node)
-        where = f"replica {trace.replica} stage {trace.stage} TP {trace.tp_index}"
-        events.append(_named("thread_name", pid, trace.rank, f"rank {trace.rank}: {where}"))
-        for op in trace.ops:
-            if op.kind != "X":
-                events.append(_event(op, pid, trace.rank))
-            elif op.unit in wire_of:
-                events += _moved(op, len(nodes), wires.index(wire_of[op.unit]), len(events))
-    dropped = sum(trace.dropped for trace in traces)
-    about = {"model": plan.model, "fleet": plan.fleet, "emulated": plan.emulated, "operations_dropped": dropped}
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
-
-
-def _named(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
-
-
-def _event(op: RankOp, pid: int, tid: int) -> dict[str, Any]:
-    """Make one complete event; on emulated chips the wall's times are in args."""
-    start_ms, end_ms = op.span_ms
-    arguments: dict[str, Any] = {"step": op.step}
-    if op.virtual_start_ms is not None:
-        arguments |= {"emulated": True, "wall_start_ms": op.start_ms, "wall_end_ms": op.end_ms}
-    return {
-        "ph": "X",
-        "name": op.name,
-        "cat": NAMES.get(op.kind, op.kind),
-        "pid": pid,
-        "tid": tid,
-        "ts": start_ms * US_PER_MS,
-        "dur": (end_ms - start_ms) * US_PER_MS,
-        "args": arguments,
+    about = {
+        "model": plan.model,
+        "fleet": plan.fleet,
+        "emulated": plan.emulated,
+        "operations_dropped": sum(trace.dropped for trace in traces),
     }
+    return chrome_trace(measured_rows(plan, traces), about)
 
 
-def _moved(op: RankOp, pid: int, tid: int, number: int) -> list[dict[str, Any]]:
-    """Make the two events of an exchange."""
-    common = {"name": op.name, "cat": "exchange", "pid": pid, "tid": tid, "id": number, "args": {"step": op.step}}
-    return [common | {"ph": ph, "ts": at_ms * US_PER_MS} for ph, at_ms in zip("be", op.span_ms, strict=True)]
+def measured_rows(plan: Plan, traces: Sequence[RankTrace]) -> tuple[Row, ...]:
+    """Lay out what the ranks did: a row a rank, grouped by node, and a row a wire that carried exchanges."""
+    nodes = {place.rank: place.node for place in plan.placement}
+    rows = [
+        Row(
+            group=f"{nodes[trace.rank]} ({CLOCKS.get(trace.clock, trace.clock)})",
+            label=f"rank {trace.rank}: {stage_label(plan, trace.replica, trace.stage)}",
+            spans=tuple(op_span(op) for op in trace.ops if op.kind != EXCHANGE),
+        )
+        for trace in traces
+    ]
+    moved = [op for trace in traces for op in trace.ops if op.kind == EXCHANGE]
+    wire_of = {exchange.unit: exchange.wire for exchange in plan.exchanges}
+    for wire in dict.fromkeys(wire_of.values()):
+        spans = tuple(op_span(op) for op in moved if op.unit is not None and wire_of.get(op.unit) == wire)
+        if spans:
+            rows.append(Row(group=WIRES, label=wire, spans=spans, overlaps=True))
+    return tuple(rows)
+
+
+def op_span(op: RankOp) -> Span:
+    """Describe an operation; on emulated chips the host's times are in its details."""
+    start_ms, end_ms = op.span_ms
+    details: dict[str, Any] = {"step": op.step}
+    if op.virtual_start_ms is not None:
+        details |= {"emulated": True, "wall_start_ms": op.start_ms, "wall_end_ms": op.end_ms}
+    name = f"{work_name(op.kind, None)} of {unit_name(op.unit)}" if op.unit is not None else None
+    return Span(
+        start_ms=start_ms,
+        end_ms=end_ms,
+        kind=op.kind,
+        name=name or work_name(op.kind, op.microbatch),
+        details=details,
+    )
+
+
+def step_rows(plan: Plan, traces: Sequence[RankTrace], step: int) -> tuple[tuple[Row, ...], float]:
+    """Lay out what the ranks did from the barrier before a step to its own; gives the step's length in ms too.
+
+    Of a tensor-parallel group the first rank stands for all; at most ROWS_MAX ranks.
+    """
+    zero_ms, end_ms = step_window(traces, step)
+    first = [trace for trace in traces if trace.tp_index == 0][:ROWS_MAX]
+    kept = [
+        replace(trace, ops=tuple(op for op in trace.ops if op.step == (step - 1 if op.kind == "U" else step)))
+        for trace in first
+    ]
+    return shifted(measured_rows(plan, kept), -zero_ms), end_ms - zero_ms
+
+
+def step_window(traces: Sequence[RankTrace], step: int) -> tuple[float, float]:
+    """Find the barriers around a step: updates begin right after them."""
+    begins = [(op.step, op.span_ms[0]) for trace in traces for op in trace.ops if op.kind == "U"]
+    before, after = (min((ms for at, ms in begins if at == wanted), default=0.0) for wanted in (step - 1, step))
+    return before, after
+
+
+def middle_step(traces: Sequence[RankTrace]) -> int | None:
+    """Choose a step to show: the middle one that was traced whole, from the second on; None when there is none."""
+    last = min((trace.ops[-1].step for trace in traces if trace.ops), default=0)
+    return max(2, last // 2) if last >= 2 else None

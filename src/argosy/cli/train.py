@@ -70,7 +70,9 @@ class TrainScreen(Screen):
         """Show figures and where the files are; the error itself comes from the top."""
         self.status.close()
         if ended.lines and (ended.error is None or ended.outcome.interrupted):
-            self.figures(ended.lines)
+            self.figures(ended.lines, ended.told_by)
+            if ended.warning:
+                self.say("warning", ended.warning)
         if ended.measured is None and ended.error is None:
             self.say("done", f"all {ended.inputs.job.train.steps:,} steps were done before; raise train.steps to go on")
         for label, path in (("report", ended.report), ("trace", ended.trace), ("export", ended.export)):
@@ -113,6 +115,7 @@ def result_of(ended: Ended) -> dict[str, Any]:
         "steps": ended.outcome.steps[-1].step if ended.outcome.steps else 0,
         "predicted": ended.choice.plan.prediction,
         "measured": ended.measured,
+        "warning": ended.warning or None,
         "checkpoint": ended.outcome.saved or None,
         "directory": str(ended.directory),
         "report": str(ended.report) if ended.report else None,

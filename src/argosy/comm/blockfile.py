@@ -188,6 +188,8 @@ def _cannot_load(folder: Path, cause: BaseException) -> ArgosyError:
     if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
         return InfrastructureError(f"{folder}: can't be read: {cause}")
     reason = str(cause).strip().splitlines() or [type(cause).__name__]
+    if "weights_only" in str(cause):
+        reason = ["a file of tensors holds something else"]  # torch's advice here is to unpickle it all the same
     return BadInputError(
         f"{folder}: a damaged checkpoint: {reason[0]}; move that folder away, and the one before it is taken"
     )

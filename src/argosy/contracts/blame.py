@@ -30,12 +30,13 @@ def is_peer_symptom(text: str) -> bool:
 def blame_of(error: BaseException) -> str:
     """Name who is to blame for an exception: `user`, `infrastructure` or `argosy`.
 
-    Operating-system errors, lack of memory and lost peers are infrastructure; what no class explains is our bug.
+    Operating-system errors, lack of memory and lost peers are infrastructure; what no class explains is our bug, and so
+    is a bare ArgosyError, which blames nobody.
     """
     if isinstance(error, InfrastructureError):
         return INFRASTRUCTURE
     if isinstance(error, ArgosyError):
-        return USER
+        return ARGOSY if error.exit_code == ArgosyError.exit_code else USER
     if isinstance(error, OSError | MemoryError) or is_peer_symptom(str(error)):
         return INFRASTRUCTURE
     # torch's own classes are known by name, since this package doesn't import torch

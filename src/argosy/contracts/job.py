@@ -6,13 +6,17 @@ Pure data with times in seconds and paths as strings; reading the file is `contr
 
 from dataclasses import dataclass, field
 
+# A trained vocabulary holds every byte and the end of text; a token beyond the upper bound is hardly ever met.
+TRAINED_VOCABULARY_MIN, TRAINED_VOCABULARY_MAX = 257, 1 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSpec:
     """The text to train on.
 
     files: path or glob (text, .jsonl, .parquet). text_field: the field or column that holds the text.
-    tokenizer: a tokenizer.json, `bytes`, or `train:N` to train a byte-level BPE of N tokens on the spot.
+    tokenizer: a tokenizer.json or a folder that holds one, `bytes`, or `train:N` to train a byte-level BPE of N tokens
+    on the spot.
     """
 
     files: tuple[str, ...]

@@ -14,16 +14,24 @@ from pydantic import BeforeValidator, Field
 from argosy.contracts.documents import Document, Section, override, problems_error, read_document, validate
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.explain import nearest
-from argosy.contracts.job import CheckpointSpec, ChipsSpec, DataSpec, Job, Objective, TrainSpec
+from argosy.contracts.job import (
+    TRAINED_VOCABULARY_MAX,
+    TRAINED_VOCABULARY_MIN,
+    CheckpointSpec,
+    ChipsSpec,
+    DataSpec,
+    Job,
+    Objective,
+    TrainSpec,
+)
+from argosy.contracts.paths import STEP_MAX
 from argosy.contracts.units import Count, DurationS, Switch, parse_count, parse_duration_s, show
 
 # Far above any real job; keeps products of two counts within 64 bits.
 COUNT_MAX = 10**9
-STEPS_MAX = 10**12
-TRAINED_VOCABULARY_MIN = 260
 
 Positive = Annotated[Count, Field(ge=1, le=COUNT_MAX)]
-Steps = Annotated[Count, Field(ge=0, le=STEPS_MAX)]
+Steps = Annotated[Count, Field(ge=0, le=STEP_MAX)]
 Text = Annotated[str, Field(min_length=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -46,16 +54,17 @@ def _checked_name(value: Any) -> Any:
 
 
 def _checked_tokenizer(value: Any) -> Any:
-    """Refuse tokenizers that are neither a tokenizer.json, `bytes` nor `train:N`."""
-    allowed = "write bytes, train:4096, or the path of a tokenizer.json"
+    """Refuse tokenizers that are neither `bytes`, `train:N` nor a path: one has a slash or ends in .json."""
+    allowed = "write bytes, train:4096, or the path of a tokenizer.json or of a folder that holds one, such as ./gpt2"
     if not isinstance(value, str):
         return value
     if value.startswith("train:"):
         tokens = parse_count(value.removeprefix("train:"))
-        if not TRAINED_VOCABULARY_MIN <= tokens <= COUNT_MAX:
-            raise BadInputError(f"got {show(value)}; at least {TRAINED_VOCABULARY_MIN} tokens must be trained")
+        if not TRAINED_VOCABULARY_MIN <= tokens <= TRAINED_VOCABULARY_MAX:
+            allowed = f"from {TRAINED_VOCABULARY_MIN} (all bytes and the end of text) to {TRAINED_VOCABULARY_MAX:,}"
+            raise BadInputError(f"got {show(value)}; write a number {allowed}")
         return f"train:{tokens}"
-    if value != "bytes" and not value.endswith(".json"):
+    if value != "bytes" and "/" not in value and not value.endswith(".json"):
         near = nearest(value, ("bytes", "train"))
         raise BadInputError(f"got {show(value)}; " + (f"did you mean {near[0]}? " if near else "") + allowed)
     return value

@@ -61,8 +61,9 @@ class Ready(Message, frozen=True, kw_only=True, tag="ready"):
 class StepDone(Message, frozen=True, kw_only=True, tag="step_done"):
     """One optimizer step is done; sent by rank 0 of the attempt.
 
-    loss: mean per token of the global batch. norm: of the gradient before clipping. wall_s: since the step before.
-    virtual_s: the same on the emulated clock; None when chips are real.
+    loss: mean per token of the global batch. norm: of the gradient before clipping. wall_s: the step alone, from its
+    first forward to its update; saving a checkpoint before or after it doesn't count. virtual_s: the same on the
+    emulated clock; None when chips are real.
     """
 
     step: int
@@ -92,23 +93,21 @@ class Note(Message, frozen=True, kw_only=True, tag="note"):
 class Failed(Message, frozen=True, kw_only=True, tag="failed"):
     """A rank gives up.
 
-    blame: user (data, model, configuration), infrastructure (disk, peer, port) or argosy (our bug).
+    blame: user (data, model, configuration), infrastructure (disk, peer, port) or argosy (our bug). exit_code: what
+    the job should leave with, as the error's class has it; 0 where the blame alone says it.
     """
 
     blame: str
     text: str
     traceback: str = ""
+    exit_code: int = 0
 
 
 class Finished(Message, frozen=True, kw_only=True, tag="finished"):
-    """A rank ran all its steps.
-
-    memory_gb: peak resident or device memory. exported: path of exported weights, else empty.
-    """
+    """A rank ran all its steps. memory_gb: peak resident or device memory."""
 
     step: int
     memory_gb: float
-    exported: str = ""
 
 
 class RankExited(Message, frozen=True, kw_only=True, tag="rank_exited"):

@@ -20,7 +20,7 @@ CODES: dict[str, str] = {
     "RECLAIMING": "nodes are being freed for this job",
     "RECLAIM_CAP": "taking lent nodes back would stop more than the cap allows",
     "NEVER_FITS": "the fleet as it is now can never hold it",
-    "NEXT_PASS": "the pass has not looked at it yet",
+    "NEXT_PASS": "nodes became free since the pass looked at it; the next one is due",
 }
 
 

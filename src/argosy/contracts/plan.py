@@ -10,6 +10,10 @@ head.
 from dataclasses import dataclass, field
 
 EMBEDDING = -1
+SCHEDULES = ("1f1b", "gpipe")
+"""Orders of forward and backward that are known to the timeline and the trainer."""
+GRADIENT_BYTES = 4
+"""Of one parameter's gradient as it is summed: fp32, whatever the training precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +122,8 @@ class Prediction:
     """What the planner expects. mfu counts forward and backward without recompute. efficiency = throughput / bound.
 
     bound_tokens_per_second: the sum of what each class would do alone with its best plan; bound_name says so in words.
-    exchange_share: gradient exchange over the long link / step if nothing overlapped. emulated: times are of emulated
-    chips.
+    exchange_share: time that gradients occupy the long link / the step if nothing of it overlapped. exchange_hidden:
+    the part of that time that does not lengthen the step. emulated: times are of emulated chips.
     """
 
     step_ms: float
@@ -139,10 +143,10 @@ class Prediction:
 class Plan:
     """One way to run a job on a fleet.
 
-    schedule: gpipe or 1f1b. zero_stage: 0 or 1 (optimizer state sharded over the ranks that hold the same layers).
+    schedule: one of SCHEDULES. zero_stage: 0 or 1 (optimizer state sharded over the ranks that hold the same layers).
     reduce_dtype: of gradients on the wire. bucket_bytes: units with smaller gradients travel together with their
-    neighbours. barrier_ms: the all-reduce of the gradient norm that ends every step's backward. sum over replicas of
-    microbatches x microbatch_size == global_batch_size.
+    neighbours; exchanges are timed unit by unit all the same. barrier_ms: the all-reduce of the gradient norm that ends
+    every step's backward. sum over replicas of microbatches x microbatch_size == global_batch_size.
     """
 
     model: str
@@ -176,3 +180,12 @@ class Plan:
         first = (EMBEDDING,) if stage.first_layer == 0 else ()
         last = (self.num_layers,) if stage.end_layer == self.num_layers else ()
         return (*first, *range(stage.first_layer, stage.end_layer), *last)
+
+    def held_units(self, stage: Stage) -> tuple[int, ...]:
+        """List the units whose parameters a stage holds, ascending: those it computes, and a tied embedding's copy.
+
+        The copy stands on a last stage that is not the first too, whose head reads it.
+        """
+        units = self.units(stage)
+        copied = self.tied_embeddings and units[-1] == self.num_layers and units[0] != EMBEDDING
+        return (EMBEDDING, *units) if copied else units

@@ -12,6 +12,7 @@ from argosy.control import change as ch
 from argosy.control.decay import faded
 from argosy.control.nodes import FOREVER
 from argosy.control.quota import QuotaTree
+from argosy.control.shapes import Shapes
 from argosy.control.state import AttemptState, JobState, QueueUse, Reservation, State
 from argosy.control.transitions import check_job, illegal
 from argosy.control.waiting import enter, leave, set_shape
@@ -30,7 +31,7 @@ def rebuild(state: State) -> None:
     """Work out the quota tree, shapes and groups anew, after policy or pools changed or a snapshot was read."""
     kinds = tuple(sorted({pool.kind for pool in state.nodes.pools} | _named_kinds(state)))
     state.quota = QuotaTree(state.policy, kinds)
-    state.shapes, state.shape_number, state.waiting = [], {}, {}
+    state.shapes, state.waiting = Shapes(len(state.quota.kinds)), {}
     state.shape_of = {}
     state.holding = [set() for _ in state.nodes.pools]
     for attempt in state.attempts.values():
@@ -160,6 +161,7 @@ def _job_moved(state: State, change: ch.JobMoved) -> None:
     job.state, job.reason, job.text = change.to, change.reason, change.text
     if waits and not waited:
         job.since_us = state.now_us
+        state.arrivals += 1
         enter(state, job)
     if change.to == "ended":
         job.ended_us = state.now_us
@@ -294,7 +296,7 @@ def _unreserve(state: State, job_id: str) -> None:
     check_job(job.state, "waiting", job.id)
     job.state = "waiting"
     reservation = state.reservations.pop(job_id)
-    state.unheld += 1
+    state.arrivals += 1
     state.nodes.set_lock([n for n in reservation.nodes if state.nodes.lock[n] == job_id], "", 0)
     enter(state, job)
 
@@ -312,6 +314,8 @@ def _forgotten(state: State, change: ch.JobsForgotten) -> None:
         del state.jobs[job]
     gone = set(change.jobs)
     state.ended = [job for job in state.ended if job not in gone]
+    # Shapes that only they had go with them.
+    rebuild(state)
 
 
 def _refused(_state: State, _change: ch.Refused) -> None:

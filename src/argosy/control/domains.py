@@ -9,16 +9,21 @@ LEVELS = ("node", "rack", "spine", "site", "any")
 NODE, RACK, SPINE, SITE, ANY = range(len(LEVELS))
 
 
+Peers = list[set[int]]
+"""For each count of free nodes, the numbers of a level's domains that have so many."""
+
+
 class Domain:
     """Nodes that are near one another. free: how many can be taken now; owned: how many there are."""
 
-    __slots__ = ("children", "free", "level", "name", "nodes", "number", "owned", "parent")
+    __slots__ = ("children", "free", "level", "name", "nodes", "number", "owned", "parent", "peers")
 
-    def __init__(self, name: str, level: int, number: int, parent: "Domain | None") -> None:
-        self.name, self.level, self.number, self.parent = name, level, number, parent
+    def __init__(self, name: str, level: int, number: int, parent: "Domain | None", peers: Peers) -> None:
+        self.name, self.level, self.number, self.parent, self.peers = name, level, number, parent, peers
         self.children: list[Domain] = []
         self.nodes: set[int] = set()
         self.free = self.owned = 0
+        peers[0].add(number)
         if parent is not None:
             parent.children.append(self)
 
@@ -27,7 +32,8 @@ class PoolTree:
     """The domains of one pool. A node whose rack or spine is unknown shares a domain with all such nodes."""
 
     def __init__(self, name: str) -> None:
-        self.top = Domain(name, SITE, 0, None)
+        self._peers: dict[int, Peers] = {level: [set()] for level in (RACK, SPINE, SITE)}
+        self.top = Domain(name, SITE, 0, None, self._peers[SITE])
         self.levels: dict[int, list[Domain]] = {RACK: [], SPINE: [], SITE: [self.top]}
         self._known: dict[tuple[int | None, ...], Domain] = {}
 
@@ -38,7 +44,7 @@ class PoolTree:
 
     def _domain(self, key: tuple[int | None, ...], level: int, parent: Domain, name: str) -> Domain:
         if key not in self._known:
-            self._known[key] = Domain(name, level, len(self.levels[level]), parent)
+            self._known[key] = Domain(name, level, len(self.levels[level]), parent, self._peers[level])
             self.levels[level].append(self._known[key])
         return self._known[key]
 
@@ -51,17 +57,18 @@ class PoolTree:
         if self.top.free < count or (level == NODE and count > 1):
             return None
         for step in range(RACK, min(max(level, RACK), SITE) + 1):
-            best = None
-            for domain in self.levels[step]:
-                if domain.free >= count and (best is None or domain.free < best.free):
-                    best = domain
-            if best is not None:
-                return best
+            for numbers in self._peers[step][count:]:
+                if numbers:
+                    return self.levels[step][min(numbers)]
         return None
 
     def largest(self, level: int) -> Domain:
         """Give the domain of a level with most free nodes, the first of equals."""
-        return max(self.at(level), key=lambda domain: domain.free)
+        step = min(max(level, RACK), SITE)
+        for numbers in reversed(self._peers[step]):
+            if numbers:
+                return self.levels[step][min(numbers)]
+        return self.top
 
     def widest(self, level: int) -> int:
         """Count the nodes that the largest domain of a level owns, free or not."""
@@ -73,7 +80,12 @@ def add(leaf: Domain, node: int) -> None:
     leaf.nodes.add(node)
     place: Domain | None = leaf
     while place is not None:
-        place.free += 1
+        free, peers = place.free, place.peers
+        peers[free].remove(place.number)
+        if free + 1 == len(peers):
+            peers.append(set())
+        peers[free + 1].add(place.number)
+        place.free = free + 1
         place = place.parent
 
 
@@ -82,7 +94,10 @@ def remove(leaf: Domain, node: int) -> None:
     leaf.nodes.remove(node)
     place: Domain | None = leaf
     while place is not None:
-        place.free -= 1
+        free, peers = place.free, place.peers
+        peers[free].remove(place.number)
+        peers[free - 1].add(place.number)
+        place.free = free - 1
         place = place.parent
 
 

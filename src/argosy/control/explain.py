@@ -6,9 +6,9 @@ Reads the state and changes nothing.
 from argosy.contracts.pending import CODES, Blocking, WhyPending
 from argosy.control.nodes import FOREVER
 from argosy.control.order import expected_end
-from argosy.control.state import JobState, State
+from argosy.control.state import Blocked, JobState, State
 from argosy.control.waiting import group_key
-from argosy.control.why import Blocked
+from argosy.control.why import Judgement, judge
 
 BLOCKERS_MAX = 5
 
@@ -18,18 +18,15 @@ def explain(state: State, job_id: str) -> WhyPending | None:
     job = state.jobs.get(job_id)
     if job is None or job.state not in ("waiting", "reserved"):
         return None
-    # Its group may have changed since the pass looked: nodes were held for it, or no longer are.
-    group = group_key(state, job)
-    keys = (group, (*group[:3], job.id), (*group[:3], ""))
-    found = next((state.why[key] for key in keys if key in state.why), None)
-    blocked = found if isinstance(found, Blocked) else Blocked("NEXT_PASS", state.now_us)
+    noted = noted_of(state, job)
+    blocked = Judgement("NEXT_PASS") if noted is None else judge(state, job, noted)
     blockers = _blockers(state, job, blocked)
     p50, p90 = _eta(state, job)
     return WhyPending(
         job=job.id,
         code=blocked.code,
         text=_text(job, blocked),
-        at_us=blocked.at_us,
+        at_us=state.now_us,
         since_us=job.since_us,
         needs=blocked.needs,
         blockers=blockers,
@@ -40,7 +37,15 @@ def explain(state: State, job_id: str) -> WhyPending | None:
     )
 
 
-def _text(job: JobState, blocked: Blocked) -> str:
+def noted_of(state: State, job: JobState) -> Blocked | None:
+    """Find what the last pass noted for a job; None if it has not looked at it."""
+    # Its group may have changed since: nodes were held for it, or no longer are.
+    group = group_key(state, job)
+    keys = (group, (*group[:3], job.id), (*group[:3], ""))
+    return next((state.why[key] for key in keys if key in state.why), None)
+
+
+def _text(job: JobState, blocked: Judgement) -> str:
     """Say in a sentence what the code means here."""
     text = CODES[blocked.code]
     excess, need = blocked.excess, blocked.needs[0] if blocked.needs else None
@@ -59,7 +64,7 @@ def _text(job: JobState, blocked: Blocked) -> str:
     return f"{text}; {blocked.detail}" if blocked.detail else text
 
 
-def _change(blocked: Blocked) -> str:
+def _change(blocked: Judgement) -> str:
     """Say what would start the job now, where the evidence tells."""
     for need in blocked.needs:
         if need.largest < need.nodes <= need.free:
@@ -71,7 +76,7 @@ def _change(blocked: Blocked) -> str:
     return ""
 
 
-def _blockers(state: State, job: JobState, blocked: Blocked) -> tuple[Blocking, ...]:
+def _blockers(state: State, job: JobState, blocked: Judgement) -> tuple[Blocking, ...]:
     """List those whose nodes the job waits for: on nodes held for it, else in its pools, soonest end first."""
     if blocked.rung is None or blocked.code in ("NO_QUOTA", "ORDER", "BACKOFF", "NODES_DOWN", "NEVER_FITS"):
         return ()

@@ -8,18 +8,15 @@ from argosy.control.domains import Domain, domain_at, pick
 from argosy.control.quota import Amounts
 from argosy.control.rungs import Rung, RungPart
 from argosy.control.state import AttemptState, JobState, State
-from argosy.control.why import Blocked
 from argosy.control.work import Work
 
 GROWS_MAX = 64
-IDLE_REASONS = ("NO_QUOTA", "QUEUE_DRAINING", "BACKOFF", "NO_OPTIONS", "NEVER_FITS", "NODES_DOWN")
 
 
-def grow(work: Work) -> None:
-    """Grow running elastic jobs, at most GROWS_MAX in a pass, each at most once a cooldown."""
+def grow(work: Work, wanted: set[int]) -> None:
+    """Grow running elastic jobs outside of wanted pools, at most GROWS_MAX in a pass, each at most once a cooldown."""
     state = work.state
-    busy = _wanted_pools(state)
-    idle = {pool for pool, tree in enumerate(state.nodes.trees) if tree.top.free and pool not in busy}
+    idle = {pool for pool, tree in enumerate(state.nodes.trees) if tree.top.free and pool not in wanted}
     grown = 0
     cooldown_us = state.us(state.policy.reclaim.cooldown_s)
     for name in sorted(set().union(*(state.holding[pool] for pool in idle))):
@@ -28,15 +25,6 @@ def grow(work: Work) -> None:
         rested = state.now_us - max(attempt.began_us, attempt.regrouped_us) >= cooldown_us
         if grown < GROWS_MAX and job.claim.elastic and job.state == "running" and rested:
             grown += _grow_one(work, job, attempt, idle)
-
-
-def _wanted_pools(state: State) -> set[int]:
-    """List the pools that blocked jobs wait for."""
-    wanted = set()
-    for group, blocked in state.why.items():
-        if isinstance(blocked, Blocked) and blocked.code not in IDLE_REASONS:
-            wanted |= {pool for rung in state.shapes[group[1]].rungs for pool, _ in rung.chips}
-    return wanted
 
 
 def _grow_one(work: Work, job: JobState, attempt: AttemptState, idle: set[int]) -> int:

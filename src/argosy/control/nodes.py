@@ -54,6 +54,7 @@ class NodeTable:
         self.ready: list[bool] = []
         self.ready_count: list[int] = []
         self.withheld: list[set[int]] = []
+        self.members: list[list[int]] = []
 
     def __len__(self) -> int:
         return len(self.name)
@@ -66,6 +67,7 @@ class NodeTable:
             self.trees.append(PoolTree(pool.name))
             self.ready_count.append(0)
             self.withheld.append(set())
+            self.members.append([])
 
     def add_node(self, node: Node) -> None:
         """Add a node in state unknown, open, ok."""
@@ -73,6 +75,7 @@ class NodeTable:
         self.number[node.name] = len(self.name)
         leaf = self.trees[pool].leaf(node.spine, node.rack)
         own(leaf, 1)
+        self.members[pool].append(len(self.name))
         row = {"name": node.name, "pool": pool, "rack": node.rack, "spine": node.spine, "leaf": leaf}
         row |= {"observed": "unknown", "intent": "open", "trust": "ok", "holder": "", "leaving": False}
         row |= {
@@ -160,7 +163,7 @@ class NodeTable:
 
     def of_pool(self, pool: int) -> list[int]:
         """List the nodes of a pool that are not retired."""
-        return [number for number, own_pool in enumerate(self.pool) if own_pool == pool and not self.retired[number]]
+        return [number for number in self.members[pool] if not self.retired[number]]
 
     def shown(self, numbers: Iterable[int], at_most: int = 4) -> str:
         """Name a few nodes for a text people read."""

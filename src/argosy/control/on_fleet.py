@@ -11,6 +11,7 @@ from argosy.contracts.event import (
     TermBegan,
     TrustChanged,
 )
+from argosy.contracts.fleet import Node
 from argosy.contracts.request import INTENTS, OBSERVED, TRUSTS
 from argosy.control.attempts import free
 from argosy.control.change import (
@@ -27,6 +28,8 @@ from argosy.control.recover import drop_node, gather
 from argosy.control.state import State
 from argosy.control.windows import turn_windows
 from argosy.control.work import Work
+
+UNPLACED = 2**31
 
 
 def term_began(work: Work, event: TermBegan) -> None:
@@ -49,12 +52,12 @@ def policy_changed(work: Work, event: PolicyChanged) -> None:
 
 
 def fleet_described(work: Work, event: FleetDescribed) -> None:
-    """Add what is new; a node keeps its number, pool and state."""
+    """Add what is new, in order of place and name, so that the order of input does not matter."""
     nodes = work.state.nodes
-    for pool in event.pools:
+    for pool in sorted(event.pools, key=lambda item: item.name):
         if pool.name not in nodes.pool_number:
             work.change(PoolAdded(pool=pool))
-    for node in event.nodes:
+    for node in sorted(event.nodes, key=_place):
         if node.name in nodes.number:
             continue
         if node.chip_class not in nodes.pool_number:
@@ -144,6 +147,13 @@ def quarantine(work: Work, numbers: tuple[int, ...], evidence: str) -> tuple[int
         work.change(NodeTrusted(node=number, trust="quarantined", counted=True))
         done.append(number)
     return tuple(done)
+
+
+def _place(node: Node) -> tuple[str, int, int, int, str]:
+    """Give the key nodes are numbered by: pool, spine, rack, name; what is unknown comes last."""
+    spine = UNPLACED if node.spine is None else node.spine
+    rack = UNPLACED if node.rack is None else node.rack
+    return node.chip_class, spine, rack, len(node.name), node.name
 
 
 def _known(work: Work, name: str) -> int | None:

@@ -4,16 +4,18 @@ Runs on PassDue. At most STARTS_MAX jobs start in one pass; then another is aske
 found, held or freed.
 """
 
+from dataclasses import replace
+
 from argosy.control.attempts import start
 from argosy.control.grow import grow
 from argosy.control.order import Lane, Order
-from argosy.control.place import find_parts
-from argosy.control.settle import Blocked, not_ready, settle
+from argosy.control.place import Room, find_parts
+from argosy.control.settle import Helper, not_ready
 from argosy.control.spares import keep_spares
-from argosy.control.state import GroupKey, JobState, State
+from argosy.control.state import JobState, State
 from argosy.control.work import Work
 
-STARTS_MAX = 4_000
+STARTS_MAX = 1_000
 
 
 class Pass:
@@ -21,9 +23,13 @@ class Pass:
 
     def __init__(self, work: Work) -> None:
         self.work, self.state = work, work.state
-        self.closed: dict[int, set[int]] = {}
-        self.starts = 0
+        self.closed: dict[int, frozenset[int]] = {}
+        self.strict = [queue.order == "strict" for queue in work.state.policy.queues]
         self.order = Order(work.state)
+        self.room = Room(work.state)
+        self.helper = Helper(work, self.room)
+        self.starts = 0
+        self.wanted: set[int] = set()
 
 
 def run_pass(work: Work) -> None:
@@ -31,13 +37,15 @@ def run_pass(work: Work) -> None:
     count_capacity(work.state)
     keep_spares(work)
     work.state.why = {}
+    work.state.arrived.clear()
     run = Pass(work)
-    for lane, group, job in run.order:
+    for number in run.order:
         if run.starts >= STARTS_MAX:
             work.want_pass()
             break
-        _look_at(run, lane, group, job)
-    grow(work)
+        _look_at(run, number)
+    run.helper.finish()
+    grow(work, run.wanted)
 
 
 def count_capacity(state: State) -> None:
@@ -48,46 +56,62 @@ def count_capacity(state: State) -> None:
     state.quota.capacity = capacity
 
 
-def _look_at(run: Pass, lane: Lane, group: GroupKey, job: JobState) -> None:
+def _look_at(run: Pass, number: int) -> None:
     """Start the first job of a group, try it with more borrowing later, or find it blocked."""
-    state = run.state
+    state, lane = run.state, run.order.lanes[number]
+    job = state.jobs[state.waiting[lane.group][0][2]]
     early = not_ready(run.work, job)
-    if early is not None:
-        _block(run, lane, group, early)
+    if early:
+        state.why[lane.group] = early
         return
-    shape = state.shapes[state.shape_of[job.id]]
-    depths = [state.quota.depth(lane.queue, need) for need in shape.needs]
-    for rung, need, depth in zip(shape.rungs, shape.needs, depths, strict=True):
-        if (
-            depth <= lane.tier
-            and not _closed(run, lane.queue, rung.chips)
-            and not state.quota.excess(lane.queue, need, depth)
-        ):
-            parts = find_parts(state, job, rung)
-            if parts is not None:
-                start(run.work, job, rung, parts)
-                run.starts += 1
-                lane.tier = 0 if len(lane.groups) > 1 else lane.tier
-                return
-    if max(depths) > lane.tier:
-        lane.tier = min(depth for depth in depths if depth > lane.tier)
+    shape = state.shapes[lane.group[1]]
+    fits = [index for index, parts in enumerate(shape.parts) if run.room.maybe(job, parts)]
+    if fits and run.order.refresh(lane):
+        run.order.deeper(number, lane.tier)
         return
-    closed = run.closed.get(lane.queue, set())
-    _block(run, lane, group, settle(run.work, job, depths, closed))
+    if fits and _start(run, lane, job, fits):
+        run.starts += 1
+        run.order.used(lane.queue)
+        run.order.again(number)
+        return
+    deeper = [depth for index in fits if (depth := lane.depths[index]) > lane.tier and lane.allowed[index]]
+    if deeper:
+        run.order.deeper(number, min(deeper))
+        return
+    _note_wanted(run, lane)
+    closed = run.closed.get(lane.queue, frozenset())
+    noted = run.helper.help(lane, job, closed)
+    state.why[lane.group] = replace(noted, closed=closed) if closed else noted
+    if run.strict[lane.queue]:
+        pools = {pool for rung in state.shapes[lane.group[1]].rungs for pool, _ in rung.chips}
+        run.closed[lane.queue] = closed | pools
 
 
-def _closed(run: Pass, queue: int, chips: tuple[tuple[int, int], ...]) -> bool:
-    """Say whether a job ahead in a strict queue waits for one of these pools."""
-    closed = run.closed.get(queue)
-    return closed is not None and any(pool in closed for pool, _ in chips)
+def _note_wanted(run: Pass, lane: Lane) -> None:
+    """Note the pools that a blocked job could use, had they enough free nodes: nobody may grow there."""
+    if len(run.wanted) < len(run.state.nodes.pools):
+        for allowed, parts in zip(lane.allowed, run.state.shapes[lane.group[1]].parts, strict=True):
+            if allowed and all(run.state.nodes.ready_count[pool] >= nodes for pool, _, nodes in parts):
+                run.wanted.update(pool for pool, _, _ in parts)
 
 
-def _block(run: Pass, lane: Lane, group: GroupKey, blocked: Blocked) -> None:
-    """Note why a group waits, and close its pools to those behind it where the queue is strict."""
-    state = run.state
-    state.why[group] = blocked
-    run.order.blocked(lane, group)
-    strict = state.policy.queues[lane.queue].order == "strict"
-    if strict and blocked.code not in ("QUEUE_DRAINING", "BACKOFF", "NO_OPTIONS", "NEVER_FITS", "ORDER"):
-        pools = {pool for rung in state.shapes[group[1]].rungs for pool, _ in rung.chips}
-        run.closed.setdefault(lane.queue, set()).update(pools)
+def _start(run: Pass, lane: Lane, job: JobState, fits: list[int]) -> bool:
+    """Start a job at the best rung that its tier, its quota and free nodes allow."""
+    state, shape = run.state, run.state.shapes[lane.group[1]]
+    closed = run.closed.get(lane.queue)
+    for index in fits:
+        parts = shape.parts[index]
+        if lane.depths[index] > lane.tier or not lane.allowed[index]:
+            continue
+        if closed and any(pool in closed for pool, _, _ in parts):
+            continue
+        if state.quota.excess(lane.queue, shape.needs[index], lane.depths[index]) is not None:
+            continue
+        nodes = find_parts(state, job, shape.rungs[index])
+        if nodes is None:
+            run.room.lacked(job, parts)
+            continue
+        start(run.work, job, shape.rungs[index], nodes)
+        run.room.changed(parts)
+        return True
+    return False

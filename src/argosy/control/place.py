@@ -4,7 +4,7 @@ Reads the state and changes nothing. Must not know the order of jobs, nor evict 
 """
 
 from argosy.contracts.policy import SECOND_US
-from argosy.control.domains import add, pick, remove
+from argosy.control.domains import LEVELS, add, pick, remove
 from argosy.control.nodes import FOREVER
 from argosy.control.rungs import Rung
 from argosy.control.state import JobState, Reservation, State
@@ -101,3 +101,51 @@ def _find(state: State, rung: Rung) -> Parts | None:
     for number in taken:
         add(nodes.leaf[number], number)
     return tuple(parts) if parts else None
+
+
+class Room:
+    """What is known of free nodes during one pass, so that most blocked jobs cost no search.
+
+    In a pass free nodes only grow fewer, so whoever needs as much, for as long, with no better rank than one who found
+    nothing, finds nothing either.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._largest: dict[tuple[int, int], int] = {}
+        self._lacked: dict[tuple[int, int], list[tuple[int, int]]] = {}
+
+    def maybe(self, job: JobState, parts: tuple[tuple[int, int, int], ...]) -> bool:
+        """Say whether a search for these (pool, level, nodes) is worth it."""
+        state = self.state
+        special = bool(job.avoid) or job.id in state.reservations
+        for pool, level, nodes in parts:
+            known = self._largest.get((pool, level))
+            if known is None:
+                known = self._largest[pool, level] = state.nodes.trees[pool].largest(level).free
+            if nodes <= known or special:
+                continue
+            if not state.nodes.withheld[pool]:
+                return False
+            end_us = end_of(state, job)
+            lacked = self._lacked.get((pool, level), ())
+            if any(nodes >= count and end_us >= until_us for count, until_us in lacked):
+                return False
+        return True
+
+    def lacked(self, job: JobState, parts: tuple[tuple[int, int, int], ...]) -> None:
+        """Remember that a search found nothing; only a single part says where."""
+        if len(parts) == 1 and not job.avoid and job.id not in self.state.reservations:
+            pool, level, nodes = parts[0]
+            self._lacked.setdefault((pool, level), []).append((nodes, end_of(self.state, job)))
+
+    def changed(self, parts: tuple[tuple[int, int, int], ...]) -> None:
+        """Note that free nodes of these pools became fewer."""
+        for pool, _, _ in parts:
+            for level in range(len(LEVELS)):
+                self._largest.pop((pool, level), None)
+
+    def forget(self) -> None:
+        """Note that nodes became free, or are no longer held for somebody."""
+        self._largest.clear()
+        self._lacked.clear()

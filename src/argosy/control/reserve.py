@@ -16,29 +16,30 @@ LEAVING_US = 30 * SECOND_US
 """What a node that is being left is reckoned to take."""
 
 
-def reserve(work: Work, job: JobState, rung: Rung) -> None:
-    """Hold nodes for a blocked gang, unless it has its hold already or the pool has enough of them."""
+def reserve(work: Work, job: JobState, rung: Rung) -> bool:
+    """Hold nodes for a blocked gang, unless it has its hold already; False when it is too early to hold any."""
     state = work.state
     standing = state.reservations.get(job.id)
     if standing is not None and (standing.pinned or still_good(state, job)):
-        return
-    if rung.nodes < 2 or _holds(state, job, rung) >= state.policy.reservations:
-        if standing is not None:
-            work.change(Unreserved(job=job.id))
-        return
+        return True
     chosen = _choose(state, job, rung)
     if chosen is None:
         if standing is not None:
-            work.change(Unreserved(job=job.id))
-        return
+            give_up(work, job)
+        return True
     from_us, numbers = chosen
-    waited_us = state.now_us - job.since_us
-    if from_us >= FOREVER and waited_us < state.policy.hold_after_s * SECOND_US:
-        work.later(state.policy.hold_after_s - waited_us / SECOND_US, "pass")
-        return
+    if from_us >= FOREVER and state.now_us - job.since_us < state.us(state.policy.hold_after_s):
+        return False
     # Nobody can promise to end before an unknown time, so nobody may use the nodes meanwhile.
     known_us = 0 if from_us >= FOREVER else from_us
     work.change(Reserved(job=job.id, rung=rung, nodes=numbers, from_us=known_us))
+    return True
+
+
+def give_up(work: Work, job: JobState) -> None:
+    """Stop holding nodes for a job; whoever was looked at before may start on them in the next pass."""
+    work.change(Unreserved(job=job.id))
+    work.want_pass()
 
 
 def still_good(state: State, job: JobState) -> bool:
@@ -48,17 +49,6 @@ def still_good(state: State, job: JobState) -> bool:
     return reservation.rung in job.rungs and all(
         nodes.ready[number] and nodes.lock[number] == job.id and number not in job.avoid for number in reservation.nodes
     )
-
-
-def _holds(state: State, job: JobState, rung: Rung) -> int:
-    """Count the holds of other jobs in the fullest of a rung's pools."""
-    mine = {pool for pool, _ in rung.chips}
-    counts = dict.fromkeys(mine, 0)
-    for reservation in state.reservations.values():
-        for pool, _ in reservation.rung.chips:
-            if pool in mine and reservation.job != job.id:
-                counts[pool] += 1
-    return max(counts.values())
 
 
 def _choose(state: State, job: JobState, rung: Rung) -> tuple[int, tuple[int, ...]] | None:

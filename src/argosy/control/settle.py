@@ -1,72 +1,119 @@
-"""What to do for a job that nothing is free for: find the reason, free nodes that it is owed, or hold some for it.
+"""What to do for a job that nothing is free for: free nodes that it is owed, or hold some for it.
 
-Called by the pass for the first job of each blocked group. Must not know the order of jobs.
+Called by the pass for the first job of each blocked group; why it is blocked is `control.why`. Bounded: in one pass so
+many plans to reclaim are tried, and so many holds for each pool. Must not know the order of jobs.
 """
 
-from argosy.control.change import Unreserved
+from argosy.control.order import Lane
+from argosy.control.place import Room
 from argosy.control.reclaim import reclaim
-from argosy.control.reserve import reserve
-from argosy.control.rungs import Rung
-from argosy.control.state import JobState, State
-from argosy.control.why import SEVERITY, Blocked, needs_of, verdict
+from argosy.control.reserve import give_up, reserve
+from argosy.control.state import Blocked, JobState
+from argosy.control.why import BLOCKED
 from argosy.control.work import Work
 
-NEEDS_MAX = 6
-CLOSED = ("ORDER", "NO_QUOTA", "NEVER_FITS")
+RECLAIMS_MAX = 256
 
 
-__all__ = ["Blocked", "not_ready", "settle"]
+class Helper:
+    """Helps blocked jobs in one pass. lacked: (queue, part of the only rung) for which nothing could be freed."""
+
+    def __init__(self, work: Work, room: Room) -> None:
+        self.work, self.state, self.room = work, work.state, room
+        self.tries = 0
+        self.holds: dict[int, int] = {}
+        self.lacked: dict[tuple[int, object, int], Blocked] = {}
+        self.unknown = False
+
+    def help(self, lane: Lane, job: JobState, closed: frozenset[int]) -> Blocked:
+        """Reclaim for a blocked job, else hold nodes for it; give what to note of it."""
+        state = self.state
+        shape = state.shapes[lane.group[1]]
+        standing = state.reservations.get(job.id)
+        usable = [
+            index
+            for index, rung in enumerate(shape.rungs)
+            if lane.allowed[index] and not (closed and any(pool in closed for pool, _ in rung.chips))
+        ]
+        if not usable:
+            # A job that may not start must not keep nodes from those it waits for.
+            if standing is not None:
+                self._drop(job)
+            return BLOCKED
+        if standing is not None and standing.expires_us:
+            return BLOCKED
+        found = BLOCKED
+        levels = len(state.quota.rows[lane.queue].path)
+        entitled = [index for index in usable if lane.depths[index] < levels]
+        if entitled:
+            found = self._reclaim(lane, job, entitled)
+            if job.id in state.reservations and state.reservations[job.id].expires_us:
+                return found
+        self._hold(lane, job, usable)
+        return found
+
+    def finish(self) -> None:
+        """Look again when gangs whose start nobody can tell may have nodes held for them."""
+        state = self.state
+        if self.unknown and not any(purpose == "pass" for _, purpose, _ in state.timers):
+            self.work.later(max(1.0, state.policy.hold_after_s), "pass")
+
+    def _reclaim(self, lane: Lane, job: JobState, entitled: list[int]) -> Blocked:
+        """Free nodes at the first rung where that can be done."""
+        shape = self.state.shapes[lane.group[1]]
+        key = (lane.queue, tuple(shape.parts[index] for index in entitled), job.claim.priority)
+        if key in self.lacked and not job.avoid:
+            return self.lacked[key]
+        if self.tries >= RECLAIMS_MAX:
+            self.work.want_pass()
+            return BLOCKED
+        self.tries += 1
+        code, detail = reclaim(self.work, job, [shape.rungs[index] for index in entitled])
+        if code == "RECLAIMING":
+            self.room.forget()
+            self.lacked.clear()
+            return Blocked(code, detail)
+        found = Blocked(code, detail) if code else BLOCKED
+        self.lacked[key] = found
+        return found
+
+    def _hold(self, lane: Lane, job: JobState, usable: list[int]) -> None:
+        """Hold nodes for a gang at its best usable rung, for so many gangs a pool."""
+        state, most = self.state, self.state.policy.reservations
+        shape = state.shapes[lane.group[1]]
+        rung, need = shape.rungs[usable[0]], shape.needs[usable[0]]
+        standing = job.id in state.reservations
+        if rung.nodes < 2 or any(self.holds.get(pool, 0) >= most for pool, _ in rung.chips):
+            if standing:
+                self._drop(job)
+            return
+        if state.quota.excess(lane.queue, need, state.quota.depth(lane.queue, need)) is not None:
+            return
+        for pool, _ in rung.chips:
+            self.holds[pool] = self.holds.get(pool, 0) + 1
+        before = state.arrivals
+        self.unknown |= not reserve(self.work, job, rung)
+        if state.arrivals != before:
+            self.room.forget()
+        else:
+            self.room.changed(tuple((pool, 0, 0) for pool, _ in rung.chips))
+
+    def _drop(self, job: JobState) -> None:
+        give_up(self.work, job)
+        self.room.forget()
 
 
 def not_ready(work: Work, job: JobState) -> Blocked | None:
     """Say why a job is not even looked at, None if it is; meanwhile it holds nothing."""
-    blocked = _not_ready(work.state, job)
-    if blocked is not None and job.id in work.state.reservations:
-        work.change(Unreserved(job=job.id))
-    return blocked
-
-
-def _not_ready(state: State, job: JobState) -> Blocked | None:
-    if state.policy.queues[state.queue_of(job)].state == "draining":
-        return Blocked("QUEUE_DRAINING", state.now_us)
-    if job.not_before_us > state.now_us:
-        return Blocked("BACKOFF", state.now_us)
-    return Blocked("NO_OPTIONS", state.now_us) if not job.rungs else None
-
-
-def settle(work: Work, job: JobState, depths: list[int], closed: set[int]) -> Blocked:
-    """Find what each rung lacks, then reclaim or reserve. closed: pools that those ahead in its queue wait for."""
     state = work.state
-    queue, shape = state.queue_of(job), state.shapes[state.shape_of[job.id]]
-    found: list[Blocked] = []
-    for rung, need, depth in zip(shape.rungs, shape.needs, depths, strict=True):
-        excess = state.quota.excess(queue, need, depth)
-        if closed and any(pool in closed for pool, _ in rung.chips):
-            code = "ORDER"
-        elif excess is not None:
-            code = "NO_QUOTA"
-        else:
-            code = verdict(state, job, rung) or "NO_CAPACITY"
-        found.append(Blocked(code, state.now_us, rung, excess=excess))
-    best = min(found, key=lambda item: SEVERITY.index(item.code))
-    _free_or_hold(work, job, best, [item.rung for item in found if item.rung and item.code not in CLOSED])
-    shown = [best, *(item for item in found if item is not best)][:NEEDS_MAX]
-    best.needs = tuple(need for item in shown if item.rung for need in needs_of(state, item.rung))
-    return best
-
-
-def _free_or_hold(work: Work, job: JobState, best: Blocked, open_rungs: list[Rung]) -> None:
-    """Reclaim for a job, else reserve for it, and note what came of it."""
-    reservation = work.state.reservations.get(job.id)
-    if not open_rungs:
-        # A job that may not start must not keep nodes from those it waits for.
-        if reservation is not None:
-            work.change(Unreserved(job=job.id))
-        return
-    if reservation is not None and reservation.expires_us:
-        best.code = "RECLAIMING"
-        return
-    freed, best.detail = reclaim(work, job, open_rungs)
-    best.code = freed or best.code
-    if freed != "RECLAIMING" and best.rung is not None:
-        reserve(work, job, best.rung)
+    if state.policy.queues[state.queue_of(job)].state == "draining":
+        code = "QUEUE_DRAINING"
+    elif job.not_before_us > state.now_us:
+        code = "BACKOFF"
+    elif not job.rungs:
+        code = "NO_OPTIONS"
+    else:
+        return None
+    if job.id in state.reservations:
+        give_up(work, job)
+    return Blocked(code)

@@ -11,6 +11,7 @@ from argosy.contracts.request import Claim
 from argosy.control.nodes import FOREVER, NodeTable
 from argosy.control.quota import Amounts, QuotaTree
 from argosy.control.rungs import Rung
+from argosy.control.shapes import Shapes
 
 
 @dataclass(slots=True)
@@ -82,18 +83,23 @@ GroupKey = tuple[int, int, int, str]
 """Waiting jobs that are alike: queue's number, shape, time limit (FOREVER for none), own id where a job is special."""
 
 
-@dataclass(slots=True)
-class Shape:
-    """The rungs that many jobs share, and the chips by kind that each rung takes."""
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """What the pass noted for a group. code: empty where nodes and quotas tell; detail: figures of a reclaim.
 
-    rungs: tuple[Rung, ...]
-    needs: tuple[Amounts, ...] = ()
+    closed: pools that those ahead in a strict queue wait for.
+    """
+
+    code: str = ""
+    detail: str = ""
+    closed: frozenset[int] = frozenset()
 
 
 class State:
     """The whole. why: what the last pass found for each waiting job's group; never logged, never restored.
 
-    unheld: how often a hold on nodes was given up, so that the pass sees when a job changed its group.
+    arrivals: how often a job came back to wait, or gave up nodes held for it, so that the
+    pass sees new groups; arrived: theirs.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -112,13 +118,13 @@ class State:
         self.early: dict[str, list[int]] = {}
         self.ended: list[str] = []
         self.quota = QuotaTree(self.policy, ())
-        self.shapes: list[Shape] = []
+        self.shapes = Shapes(len(self.quota.kinds))
         self.shape_of: dict[str, int] = {}
-        self.shape_number: dict[tuple[Rung, ...], int] = {}
-        self.unheld = 0
+        self.arrivals = 0
+        self.arrived: list[GroupKey] = []
         self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self.holding: list[set[str]] = []
-        self.why: dict[GroupKey, object] = {}
+        self.why: dict[GroupKey, Blocked] = {}
 
     def queue_of(self, job: JobState) -> int:
         """Give the number of a job's queue."""

@@ -7,7 +7,7 @@ with a retry to wait for stand alone. Only keeps the groups; must not know what 
 from bisect import bisect_left, insort
 
 from argosy.control.nodes import FOREVER
-from argosy.control.state import GroupKey, JobState, Shape, State
+from argosy.control.state import GroupKey, JobState, State
 
 
 def group_key(state: State, job: JobState) -> GroupKey:
@@ -20,7 +20,9 @@ def group_key(state: State, job: JobState) -> GroupKey:
 
 def enter(state: State, job: JobState) -> None:
     """Put a waiting job into its group, by priority, then age."""
-    members = state.waiting.setdefault(group_key(state, job), [])
+    key = group_key(state, job)
+    members = state.waiting.setdefault(key, [])
+    state.arrived.append(key)
     insort(members, (-job.claim.priority, job.number, job.id))
 
 
@@ -35,7 +37,7 @@ def leave(state: State, job: JobState) -> None:
 
 def set_shape(state: State, job: JobState) -> None:
     """Find or make the shape of a job's rungs."""
-    if job.rungs not in state.shape_number:
-        state.shape_number[job.rungs] = len(state.shapes)
-        state.shapes.append(Shape(job.rungs, tuple(state.amounts_of(rung) for rung in job.rungs)))
-    state.shape_of[job.id] = state.shape_number[job.rungs]
+    number = state.shapes.number.get(job.rungs)
+    if number is None:
+        number = state.shapes.add(job.rungs, tuple(state.amounts_of(rung) for rung in job.rungs))
+    state.shape_of[job.id] = number

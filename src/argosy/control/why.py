@@ -12,10 +12,11 @@ from argosy.control.nodes import FOREVER
 from argosy.control.place import HORIZON_US, end_of, outranks
 from argosy.control.quota import Excess
 from argosy.control.rungs import Rung, RungPart
-from argosy.control.state import JobState, State
+from argosy.control.state import Blocked, JobState, State
 
 # From nearest to a start to furthest.
 SEVERITY = (
+    "NEXT_PASS",
     "RECLAIMING",
     "FRAGMENTATION",
     "RESERVED",
@@ -28,18 +29,48 @@ SEVERITY = (
     "NODES_DOWN",
     "NEVER_FITS",
 )
+EARLY = ("QUEUE_DRAINING", "BACKOFF", "NO_OPTIONS")
+NEEDS_MAX = 6
+
+
+BLOCKED = Blocked()
 
 
 @dataclass(slots=True)
-class Blocked:
-    """What a pass found for a group. rung: the one nearest to a start. needs: of all rungs, that one first."""
+class Judgement:
+    """Why a job waits, by its rungs. rung: the one nearest to a start; needs: of all rungs, that one first."""
 
     code: str
-    at_us: int
+    detail: str = ""
     rung: Rung | None = None
     needs: tuple[Need, ...] = ()
     excess: Excess | None = None
-    detail: str = ""
+
+
+def judge(state: State, job: JobState, noted: Blocked) -> Judgement:
+    """Say what keeps a job from starting, from what the pass noted and what nodes and quotas say now."""
+    if noted.code in EARLY:
+        return Judgement(noted.code)
+    if job.id not in state.shape_of:
+        return Judgement("NO_OPTIONS")
+    queue, shape = state.queue_of(job), state.shapes[state.shape_of[job.id]]
+    found = []
+    for rung, need in zip(shape.rungs, shape.needs, strict=True):
+        excess = state.quota.excess(queue, need, state.quota.depth(queue, need))
+        code = "NO_QUOTA" if excess is not None else verdict(state, job, rung)
+        if code not in ("NO_QUOTA", "NEVER_FITS") and any(pool in noted.closed for pool, _ in rung.chips):
+            code = "ORDER"
+        found.append(Judgement(code or "NEXT_PASS", rung=rung, excess=excess))
+    best = min(found, key=lambda item: SEVERITY.index(item.code))
+    shown = [best, *(item for item in found if item is not best)][:NEEDS_MAX]
+    best.needs = tuple(need for item in shown if item.rung for need in needs_of(state, item.rung))
+    reservation = state.reservations.get(job.id)
+    if reservation is not None and reservation.expires_us:
+        best.code = "RECLAIMING"
+    elif noted.code == "RECLAIM_CAP" and best.code not in ("NO_QUOTA", "ORDER", "NEVER_FITS", "NEXT_PASS"):
+        best.code = noted.code
+    best.detail = noted.detail
+    return best
 
 
 def worst(codes: list[str]) -> str:

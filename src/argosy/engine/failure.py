@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import TypeGuard
 
 from argosy.contracts.blame import ARGOSY, INFRASTRUCTURE, USER, is_peer_symptom
-from argosy.contracts.errors import ArgosyError, InfrastructureError, UserCodeError
+from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError, NeverFitsError, UserCodeError
 from argosy.contracts.messages import Failed, RankExited, Upward
 from argosy.engine.children import describe_code
 
-_ERRORS = {USER: UserCodeError, INFRASTRUCTURE: InfrastructureError, ARGOSY: ArgosyError}
+_BY_BLAME = {USER: UserCodeError, INFRASTRUCTURE: InfrastructureError, ARGOSY: ArgosyError}
+_BY_CODE = {kind.exit_code: kind for kind in (BadInputError, NeverFitsError, UserCodeError, InfrastructureError)}
 
 
 def first_failure(messages: Iterable[Upward]) -> Failed | RankExited | None:
@@ -39,9 +40,10 @@ def failure_error(failure: Failed | RankExited) -> ArgosyError:
     who = f"rank {failure.rank}" if failure.rank >= 0 else "the agent"
     where = f"{who} on {failure.node}" if failure.node else who
     if isinstance(failure, Failed):
-        return _ERRORS.get(failure.blame, ArgosyError)(f"{where}: {failure.text}")
+        kind = _BY_CODE.get(failure.exit_code) or _BY_BLAME.get(failure.blame, ArgosyError)
+        return kind(f"{where}: {failure.text}")
     if failure.code > 0:
-        kind = next((error for error in _ERRORS.values() if error.exit_code == failure.code), ArgosyError)
+        kind = _BY_CODE.get(failure.code, ArgosyError)
         return kind(f"{where} {describe_code(failure.code)} without a word")
     advice = "; the kernel kills when memory is short: see `dmesg`" if failure.code == -9 else ""
     return InfrastructureError(f"{where} {describe_code(failure.code)} without a word{advice}")

@@ -41,8 +41,13 @@ def detect() -> Fleet:
     return survey().fleet
 
 
-def survey(catalogue: Catalogue | None = None, run: Run | None = None, sys: Path = Path("/sys/class")) -> Survey:
-    """Look this machine over; `run` and `sys` stand in for the vendors' tools and the kernel's lists in tests."""
+def survey(
+    catalogue: Catalogue | None = None,
+    run: Run | None = None,
+    sys: Path = Path("/sys/class"),
+    cpuinfo: Path = Path("/proc/cpuinfo"),
+) -> Survey:
+    """Look this machine over; in tests the rest stands in for the vendors' tools and the kernel's lists."""
     catalogue = catalogue or load_catalogue()
     products, notes = _accelerators(run)
     groups, unknown = _groups(products, catalogue, _nics(sys))
@@ -51,6 +56,7 @@ def survey(catalogue: Catalogue | None = None, run: Run | None = None, sys: Path
     memory_gb = psutil.virtual_memory().total / 1e9
     if not groups:
         notes.append("no accelerator that the catalogue knows was found: the CPU's cores are listed as chips")
+        notes += _cpu_notes(cpuinfo)
         groups = [NodeGroup(site=SITE, chip="cpu", chips_per_node=_cpu_chips(catalogue, cores, memory_gb), count=1)]
     if len(groups) > 1:
         notes.append("this one host has several kinds of chips: they are written as so many nodes")
@@ -157,6 +163,16 @@ def _cpu_chips(catalogue: Catalogue, cores: int, memory_gb: float) -> int:
     """Count cores, but no more than the memory feeds at the catalogue's figure for one."""
     each_gb = catalogue.chip("cpu").memory_gb or memory_gb
     return max(1, min(cores, int(memory_gb // each_gb)))
+
+
+def _cpu_notes(cpuinfo: Path) -> list[str]:
+    """Say where the catalogue's one figure for a core is too low."""
+    if not re.search(r"^flags\b.*\bavx512f\b", _read(cpuinfo), re.MULTILINE):
+        return []
+    return [
+        "this CPU has AVX-512 and the catalogue's cpu is half a core with AVX2: one here may do several times that figure, "
+        "so MFU can pass 100 %; give your own by --catalogue, docs/chips.md says how"
+    ]
 
 
 def _nics(sys: Path) -> Nics | None:

@@ -7,7 +7,7 @@ know how a pipeline orders its work.
 from collections.abc import Sequence
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Stage
+from argosy.contracts.plan import Exchange, Plan, Stage
 from argosy.network.wires import Served, Transfer, schedule
 
 
@@ -17,11 +17,11 @@ def gradient_delay_ms(plan: Plan, stage: Stage, unit: int) -> float:
     Backward runs the units from last to first, each for its share. A tied embedding on a last stage that is not the
     first too is ready with the head.
     """
-    units = plan.units(stage)
-    held = unit if unit in units else plan.num_layers
-    if held not in units or (held != unit and unit != EMBEDDING):
+    if unit not in plan.held_units(stage):
         raise BadInputError(f"unit {unit} is not on the stage of layers {stage.first_layer}..{stage.end_layer}")
-    done = sum(share for u, share in zip(units, stage.backward_shares, strict=True) if u >= held)
+    units = plan.units(stage)
+    computed = unit if unit in units else plan.num_layers
+    done = sum(share for u, share in zip(units, stage.backward_shares, strict=True) if u >= computed)
     return stage.backward_ms * done
 
 

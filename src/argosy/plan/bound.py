@@ -6,6 +6,7 @@ Must not choose between plans.
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
 from argosy.plan.cost import efficiency
+from argosy.plan.explain import marked
 from argosy.plan.offers import Offer
 from argosy.plan.predict import Bound, predicted, time_draft
 from argosy.plan.search import Part, Search
@@ -37,8 +38,12 @@ def bound(search: Search, job: Job, offer: Offer) -> Bound:
             share = batch_share(search, job.train.global_batch_size, speed / sum(speeds))
             found.append(alone_tokens_per_second(search, part, share) or ideal_tokens_per_second(search, part))
         speeds = found
-    texts = [f"{part.chip_class.name} {speed:,.0f}" for part, speed in zip(parts, speeds, strict=True)]
-    return Bound(tokens_per_second=sum(speeds), name="the parts on their own: " + " + ".join(texts) + " tokens/s")
+    texts = [
+        f"{part.chip_class.name} {marked(f'{speed:,.0f}', part.chip_class.emulated)}"
+        for part, speed in zip(parts, speeds, strict=True)
+    ]
+    name = f"the parts on their own, each at its share of the batch: {' + '.join(texts)} tokens/s"
+    return Bound(tokens_per_second=sum(speeds), name=name)
 
 
 def batch_share(search: Search, batch: int, share: float) -> int:

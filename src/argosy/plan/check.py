@@ -6,7 +6,7 @@ Must not judge whether a plan is good, nor whether this trainer can run it.
 import math
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Stage
+from argosy.contracts.plan import Exchange, Plan, Replica, Stage
 from argosy.network.wires import find_wire
 from argosy.plan.schedules import check_schedule
 
@@ -76,12 +76,5 @@ def check_exchange(plan: Plan, exchange: Exchange) -> None:
     for replica, stage in exchange.members:
         if not (0 <= replica < len(plan.replicas) and 0 <= stage < len(plan.replicas[replica].stages)):
             raise BadInputError(f"exchange of unit {exchange.unit}: there is no replica {replica} with a stage {stage}")
-        if exchange.unit not in plan.units(plan.replicas[replica].stages[stage]) and not holds_tied(
-            plan, exchange, replica, stage
-        ):
+        if exchange.unit not in plan.held_units(plan.replicas[replica].stages[stage]):
             raise BadInputError(f"exchange of unit {exchange.unit}: replica {replica}, stage {stage} does not hold it")
-
-
-def holds_tied(plan: Plan, exchange: Exchange, replica: int, stage: int) -> bool:
-    """Say whether a stage holds the tied embedding by way of the head."""
-    return plan.tied_embeddings and exchange.unit == EMBEDDING and stage == len(plan.replicas[replica].stages) - 1

@@ -55,6 +55,10 @@ class Setting:
         shape = self.shape
         return tuple(first.setdefault((shape.has_experts(i), shape.window(i)), i) for i in range(shape.num_layers))
 
+    def kind(self, unit: int) -> int:
+        """Name the unit that stands for all that cost the same; embedding and head are their own."""
+        return self.kinds[unit] if 0 <= unit < self.shape.num_layers else unit
+
     @cached_property
     def flops_per_token(self) -> float:
         """FLOPs of training on one token, forward and backward, no recompute."""

@@ -4,19 +4,18 @@ Like replicas are kept as one group with a count, so that a draft of thousands o
 Must not know which draft is better.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.contracts.fleet import ChipClass, LongLink
-from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Stage, Wire
+from argosy.contracts.plan import GRADIENT_BYTES, Exchange, Plan, Replica, Stage, Wire
 from argosy.model.counts import unit_parameters
 from argosy.plan.cost import Setting, update_ms
 from argosy.plan.links import Holder, ring_bytes, ring_hops, ring_wire
 from argosy.plan.schedules import choose_schedule
 from argosy.plan.shares import Kind, deal
-from argosy.plan.templates import Template, timed_stages
+from argosy.plan.templates import Template, crossing_streams, rejoined, timed_stages
 
-GRADIENT_BYTES = 4
 # The all-reduce of the gradient norm: there and back over the longest wire, and its start.
 BARRIER_START_MS = 0.02
 
@@ -85,21 +84,29 @@ def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: in
 
 
 def refitted(draft: Draft) -> Draft | None:
-    """State each stage's memory for the schedule, micro-batches and shards it really has; None if one does not fit."""
+    """State memory for the schedule, micro-batches and shards there really are, and the share of long links.
+
+    None if a stage does not fit.
+    """
     shards = draft.replicas if draft.zero_stage else 1
-    groups = []
-    for group in draft.groups:
-        layout = replace(
+    layouts = [
+        replace(
             group.template.layout,
             schedule=draft.schedule,
             microbatches=group.microbatches,
             count=group.count,
             shards=shards,
         )
+        for group in draft.groups
+    ]
+    streams = crossing_streams(layouts)
+    groups = []
+    for group, layout in zip(draft.groups, layouts, strict=True):
         stages = timed_stages(draft.setting, layout, [stage.end_layer for stage in group.template.stages])
         if any(stage.memory_gb > stage.memory_limit_gb for stage in stages):
             return None
-        groups.append(replace(group, template=replace(group.template, layout=layout, stages=stages)))
+        template = replace(group.template, layout=layout, stages=stages)
+        groups.append(replace(group, template=rejoined(template, draft.links, streams)))
     return replace(draft, groups=tuple(groups))
 
 
@@ -118,39 +125,48 @@ def whole(draft: Draft) -> Plan:
 
 def make_plan(draft: Draft, counts: Sequence[int]) -> Plan:
     """Make a plan that shows so many replicas of each group; bytes and hops are those of the draft."""
-    shards = draft.replicas if draft.zero_stage else 1
+    plan = bare_plan(draft)
     replicas: list[Replica] = []
-    owners: list[Group] = []
-    for group, count in zip(draft.groups, counts, strict=True):
-        replicas += [make_replica(draft.setting, group, shards)] * count
-        owners += [group] * count
-    exchanges, ring_wires = make_exchanges(draft, owners)
+    owners: list[int] = []
+    for index, (group, count) in enumerate(zip(draft.groups, counts, strict=True)):
+        replicas += [make_replica(draft, plan, group)] * count
+        owners += [index] * count
+    exchanges, ring_wires = make_exchanges(draft, plan, owners)
     wires = unique([*(wire for group in draft.groups for wire in group.template.wires), *ring_wires])
-    first = draft.groups[0].template.layout
+    return replace(
+        plan,
+        global_batch_size=sum(replica.sequences for replica in replicas),
+        replicas=tuple(replicas),
+        wires=wires,
+        exchanges=exchanges,
+        barrier_ms=barrier_ms(wires, sum(draft.chips.values())),
+    )
+
+
+def bare_plan(draft: Draft) -> Plan:
+    """Make the plan of a draft without its replicas and what joins them."""
     return Plan(
         model=draft.model,
         num_layers=draft.setting.shape.num_layers,
         fleet=draft.fleet,
         sequence_length=draft.setting.sequence_length,
-        global_batch_size=sum(replica.sequences for replica in replicas),
-        replicas=tuple(replicas),
+        global_batch_size=0,
+        replicas=(),
         precision=draft.setting.precision,
         schedule=draft.schedule,
         zero_stage=draft.zero_stage,
         tied_embeddings=draft.setting.shape.tied_embeddings,
-        wires=wires,
-        exchanges=exchanges,
-        barrier_ms=barrier_ms(wires, draft.replicas * first.chips),
         emulated=any(chip_class.emulated for chip_class in draft.classes.values()),
     )
 
 
-def make_replica(setting: Setting, group: Group, shards: int) -> Replica:
+def make_replica(draft: Draft, plan: Plan, group: Group) -> Replica:
     """Make a replica of a group, with the time of its optimizer's step."""
     template = group.template
+    shards = draft.replicas if draft.zero_stage else 1
     return Replica(
         stages=tuple(
-            replace(stage, update_ms=stage_update_ms(setting, place, stage, shards))
+            replace(stage, update_ms=stage_update_ms(draft.setting, plan, place, stage, shards))
             for stage, place in zip(template.stages, template.layout.places, strict=True)
         ),
         microbatches=group.microbatches,
@@ -159,36 +175,28 @@ def make_replica(setting: Setting, group: Group, shards: int) -> Replica:
     )
 
 
-def stage_update_ms(setting: Setting, place: ChipClass, stage: Stage, shards: int) -> float:
+def stage_update_ms(setting: Setting, plan: Plan, place: ChipClass, stage: Stage, shards: int) -> float:
     """Time the optimizer's step of a stage, worked out once."""
     key = ("update", place.name, stage.first_layer, stage.end_layer, stage.tp, shards)
     if key not in setting.tables:
-        setting.tables[key] = update_ms(setting, place, held_units(setting, stage), stage.tp, shards)
+        kinds = tuple(setting.kind(unit) for unit in plan.held_units(stage))
+        setting.tables[key] = update_ms(setting, place, kinds, stage.tp, shards)
     time_ms: float = setting.tables[key]
     return time_ms
 
 
-def held_units(setting: Setting, stage: Stage) -> tuple[int, ...]:
-    """List the units whose parameters a stage updates, layers by the first like them; a tied embedding at both ends."""
-    layers = setting.shape.num_layers
-    units = [setting.kinds[layer] for layer in range(stage.first_layer, stage.end_layer)]
-    if stage.first_layer == 0 or (stage.end_layer == layers and setting.shape.tied_embeddings):
-        units.append(EMBEDDING)
-    return (*units, layers) if stage.end_layer == layers else tuple(units)
-
-
-def make_exchanges(draft: Draft, owners: Sequence[Group]) -> tuple[tuple[Exchange, ...], list[Wire]]:
+def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tuple[Exchange, ...], list[Wire]]:
     """Make the gradient exchange of every unit that more than one stage holds, and the wires they take.
 
-    owners: the group of each replica shown. A tied embedding is held by first and last stages.
+    owners: the group's index of each replica shown.
     """
-    indices = {id(group): index for index, group in enumerate(draft.groups)}
+    held = [holding_stages(plan, group) for group in draft.groups]
     rings: dict[object, Ring | None] = {}
     exchanges = []
     for unit in draft.setting.shape.units:
-        spots = tuple(places_of(draft.setting, group, unit) for group in draft.groups)
+        spots = tuple(tuple(stages[unit]) for stages in held)
         if spots not in rings:
-            rings[spots] = make_ring(draft, spots, [indices[id(owner)] for owner in owners])
+            rings[spots] = make_ring(draft, spots, owners)
         ring = rings[spots]
         if ring is not None:
             exchanges.append(ring.exchange(unit, unit_bytes(draft.setting, unit), draft.zero_stage))
@@ -237,7 +245,7 @@ def make_ring(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[i
 
 def unit_bytes(setting: Setting, unit: int) -> float:
     """Give the bytes of a unit's gradients, worked out once for like layers."""
-    like = setting.kinds[unit] if 0 <= unit < len(setting.kinds) else unit
+    like = setting.kind(unit)
     key = ("gradients", like)
     if key not in setting.tables:
         setting.tables[key] = float(unit_parameters(setting.shape, like) * GRADIENT_BYTES)
@@ -245,15 +253,13 @@ def unit_bytes(setting: Setting, unit: int) -> float:
     return amount
 
 
-def places_of(setting: Setting, group: Group, unit: int) -> tuple[int, ...]:
-    """List the stages of a group's replicas that hold a unit."""
-    stages = group.template.stages
-    last = len(stages) - 1
-    if unit == EMBEDDING:
-        return (0, last) if setting.shape.tied_embeddings and last > 0 else (0,)
-    if unit == setting.shape.num_layers:
-        return (last,)
-    return tuple(s for s, stage in enumerate(stages) if stage.first_layer <= unit < stage.end_layer)
+def holding_stages(plan: Plan, group: Group) -> Mapping[int, list[int]]:
+    """List for each unit the stages of a group's replicas that hold it."""
+    stages: dict[int, list[int]] = {}
+    for index, stage in enumerate(group.template.stages):
+        for unit in plan.held_units(stage):
+            stages.setdefault(unit, []).append(index)
+    return stages
 
 
 def holders_of(group: Group, stages: Iterable[int]) -> list[Holder]:

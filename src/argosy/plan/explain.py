@@ -12,6 +12,7 @@ from argosy.network.wires import find_wire
 
 NEXT_BEST = "next best"
 LINES_MAX = 8
+HOLDUPS_MAX = 4
 LAYERS_LISTED_MAX = 10
 
 
@@ -53,17 +54,16 @@ def option_name(plan: Plan, index: int, goal: str, cheapest: float | None) -> st
 def row(plan: Plan, option: str) -> Row:
     """Describe one option."""
     told = predicted(plan)
-    mark = "~" if plan.emulated else ""
     cost = told.cost_per_trillion_tokens
     several = len(plan_chips(plan)) > 1
     return Row(
         option=option,
         chips=chips_text(plan),
-        step=mark + time_text(told.step_ms),
-        tokens_per_second=mark + rate_text(told.tokens_per_second),
-        mfu=f"{mark}{told.mfu:.1%}".replace("%", " %"),
+        step=marked(time_text(told.step_ms), plan.emulated),
+        tokens_per_second=marked(rate_text(told.tokens_per_second), plan.emulated),
+        mfu=marked(share_text(told.mfu), plan.emulated),
         cost="-" if cost is None or plan.emulated else f"{cost:,.0f}",
-        efficiency=f"{told.efficiency:.1%}".replace("%", " %") if several else "-",
+        efficiency=marked(share_text(told.efficiency), plan.emulated) if several else "-",
         long_link=crossing_text(plan),
     )
 
@@ -75,10 +75,11 @@ def summary_lines(plans: Sequence[Plan], goal: str) -> list[str]:
     zero = ", optimizer state sharded (ZeRO-1)" if chosen.zero_stage else ""
     lines = [f"{goal}, {count} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{zero}:"]
     lines += replica_lines(chosen)
-    held = "; ".join(f"{holdup.what} ({holdup.share:.1%})".replace("%", " %") for holdup in told.holdups[:4])
-    reached = f"{told.efficiency:.1%}".replace("%", " %")
-    lines.append(f"bound: {told.bound_name}; this plan reaches {reached}.")
-    lines.append(f"held back by: {held or 'nothing above 0.1 %'}.")
+    held = [f"{holdup.what} ({marked(share_text(holdup.share), chosen.emulated)})" for holdup in told.holdups]
+    lines.append(f"bound: {told.bound_name}; this plan reaches {marked(share_text(told.efficiency), chosen.emulated)}.")
+    if any(len(plan_chips(plan)) < len(plan_chips(chosen)) for plan in plans[1:]):
+        lines.append("options on a part of these chips take the whole batch, so they do not add up to the bound.")
+    lines.append(f"held back by: {'; '.join(held[:HOLDUPS_MAX]) or 'nothing above 0.1 %'}.")
     if len(plans) > 1:
         second = option_rows(plans, goal)[1]
         name = "" if second.option == NEXT_BEST else f"{second.option}, "
@@ -128,7 +129,8 @@ def crossing_text(plan: Plan) -> str:
     sent = sum(e.wire_bytes + e.gather_bytes for e in gradients)
     texts = []
     if sent:
-        texts.append(f"gradients, {bytes_text(sent)} a step, hidden {told.exchange_hidden:.0%}".replace("%", " %"))
+        hidden = marked(share_text(told.exchange_hidden, digits=0), plan.emulated)
+        texts.append(f"gradients, {bytes_text(sent)} a step, hidden {hidden}")
     activations = sum(
         2 * replica.microbatches * send.payload_bytes
         for replica in plan.replicas
@@ -162,6 +164,24 @@ def predicted(plan: Plan) -> Prediction:
     if plan.prediction is None:
         raise ValueError("a plan without a prediction can't be explained")
     return plan.prediction
+
+
+def marked(text: str, emulated: bool) -> str:
+    """Mark a figure of emulated chips, so that nobody takes it for one of real chips.
+
+    >>> marked("42.0 ms", True), marked("42.0 ms", False)
+    ('~42.0 ms', '42.0 ms')
+    """
+    return f"~{text}" if emulated else text
+
+
+def share_text(share: float, digits: int = 1) -> str:
+    """Write a share of 1 in percent.
+
+    >>> share_text(0.9637), share_text(0.885, digits=0)
+    ('96.4 %', '88 %')
+    """
+    return f"{share * 100:.{digits}f} %"
 
 
 def time_text(time_ms: float) -> str:

@@ -6,13 +6,14 @@ its way out.
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.plan.cost import missing_peak, peak_tflops
 from argosy.plan.search import DEPTH_MAX, Part, Search, tp_degrees
-from argosy.plan.templates import Layout, needed_gb
+from argosy.plan.templates import needed_gb
 
 # For the cheapest plan fewer chips may do: halves of a class are tried down to one node.
 HALVINGS_MAX = 6
@@ -92,7 +93,8 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
         kinds = ", ".join(dict.fromkeys(chip_class.chip.name for chip_class in classes))
         return NeverFitsError(f"chips.min asks for {job.chips.minimum} chips; the fleet has {have} ({kinds}){because}")
     most = job.chips.maximum or have
-    needs = [(least_gb(search, c, min(most, c.chips), job), c) for c in classes]
+    batch = job.train.global_batch_size
+    needs = [(least_gb(search, Part(chip_class=c, chips=min(most, c.chips)), batch), c) for c in classes]
     need_gb, chip_class = min(needs, key=lambda pair: pair[0] / (pair[1].chip.memory_gb or 1.0))
     limit_gb = chip_class.chip.memory_gb or 0.0
     if need_gb <= limit_gb:
@@ -100,8 +102,9 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
             f"{job.model} fits in memory but no plan uses at least chips.min {job.chips.minimum} chips with a "
             f"global_batch_size of {job.train.global_batch_size}; lower chips.min or raise the batch{because}"
         )
-    fleets = [f"{chips} {c.chip.name}" for c in unlike(classes) if (chips := smallest_chips(search, c, job))]
+    fleets = [f"{chips} {c.chip.name}" for c in unlike(classes) if (chips := smallest_chips(search, c, batch))]
     smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else TOO_LARGE
+    smallest += f" chips.max is {job.chips.maximum}." if fleets and job.chips.maximum is not None else ""
     return NeverFitsError(
         f"{job.model} does not fit: the best split needs {need_gb:.3g} GB on its fullest rank, "
         f"{chip_class.chip.name} has {limit_gb:g}. {smallest}{because}"
@@ -113,42 +116,42 @@ def unlike(classes: Sequence[ChipClass]) -> list[ChipClass]:
     return list({chip_class.chip.name: chip_class for chip_class in classes}.values())
 
 
-def least_gb(search: Search, chip_class: ChipClass, chips: int, job: Job) -> float:
-    """Give the least that the fullest rank of one replica needs on so many chips of a class; 10^9 bytes."""
+def least_gb(search: Search, part: Part, batch: int) -> float:
+    """Give the least that the fullest rank needs on one class, by any layout the search would try; 10^9 bytes.
+
+    The smallest micro-batch and the most recompute need the least. The optimizer's state may be sharded over the
+    replicas of a layout, which are in one site.
+    """
     needs = [float("inf")]
-    for tp in tp_degrees(search.base.setting.shape, [chip_class]):
-        deepest = min(search.base.setting.shape.num_layers, chips // tp, DEPTH_MAX)
-        needs += [needed_gb(search.base.setting, small_layout(search, chip_class, tp, deepest, job))] if deepest else []
+    size = min(search.sizes)
+    for layout in search.layouts((part,), batch // size, size):
+        least = replace(layout, recompute=search.recomputes[-1])
+        needs += [needed_gb(search.base.setting, replace(least, shards=shards)) for shards in {1, layout.count}]
     return min(needs)
 
 
-def smallest_chips(search: Search, chip_class: ChipClass, job: Job) -> int | None:
-    """Find the fewest chips of a class, in whole nodes, on which one replica fits; None if no number does.
+def smallest_chips(search: Search, chip_class: ChipClass, batch: int) -> int | None:
+    """Find the fewest chips of a class, in whole nodes, that the search finds a plan for; None if no number does.
 
-    Memory falls with depth, so the depth is found by halving.
+    More nodes than all replicas at the greatest depth and TP could use are of no help. The number is found by doubling
+    and halving, so one node fewer does not do.
     """
-    limit_gb = chip_class.chip.memory_gb or 0.0
-    fewest = []
-    for tp in tp_degrees(search.base.setting.shape, [chip_class]):
-        low, high = 0, min(search.base.setting.shape.num_layers, DEPTH_MAX)
-        if needed_gb(search.base.setting, small_layout(search, chip_class, tp, high, job)) > limit_gb:
-            continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            fits = needed_gb(search.base.setting, small_layout(search, chip_class, tp, middle, job)) <= limit_gb
-            low, high = (low, middle) if fits else (middle, high)
-        fewest.append(-(-high * tp // chip_class.chips_per_node) * chip_class.chips_per_node)
-    return min(fewest, default=None)
 
+    def fits(nodes: int) -> bool:
+        return bool(search.estimates([Part(chip_class=chip_class, chips=nodes * chip_class.chips_per_node)], batch))
 
-def small_layout(search: Search, chip_class: ChipClass, tp: int, depth: int, job: Job) -> Layout:
-    """Describe the replica of a depth that needs the least memory: the smallest micro-batch, the most recompute."""
-    size = min(search.sizes)
-    return Layout(
-        runs=((chip_class, depth),),
-        tp=tp,
-        microbatch_size=size,
-        recompute=search.recomputes[-1],
-        schedule="1f1b",
-        microbatches=max(1, min(depth, job.train.global_batch_size // size)),
-    )
+    shape = search.base.setting.shape
+    replica_chips = max(tp_degrees(shape, [chip_class])) * min(shape.num_layers, DEPTH_MAX)
+    most = -(-replica_chips * batch // chip_class.chips_per_node)
+    widest = Part(chip_class=chip_class, chips=most * chip_class.chips_per_node)
+    if least_gb(search, widest, batch) > (chip_class.chip.memory_gb or 0.0):
+        return None
+    low, high = 0, 1
+    while not fits(high):
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high * chip_class.chips_per_node

@@ -6,7 +6,7 @@ as that helps. Must not know files, networks or what a class of chips is called.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
@@ -16,23 +16,25 @@ from argosy.plan.mix_columns import Column, Pricer, column_of, partitions
 from argosy.plan.mix_sync import Part, byte_limits, heaviest_stages, ring_members, sync_s
 from argosy.plan.mix_tables import Choice, Floats, MixProblem, Template
 
-ROUNDS_MAX, SETTLE_MAX, DOUBLINGS_MAX = 10, 6, 60
+ROUNDS_MAX, SETTLE_MAX = 3, 6
 LIMITS_MAX = 24
-LIMIT_RATIO = 0.75
-BESIDE = (1.02, 0.88)
+LIMIT_RATIO = 0.85
+FIXED_POINT_ROUNDS = 3
 # A solution whose sum takes little longer than its heaviest ring has nothing to gain from replicas that fit together.
 ALIGNED = 1.03
-STARTS, TIGHTER_MAX = 3, 6
+TIGHTENED, TIGHTER_MAX = 4, 4
 # How much worse than the best a relaxed solution may be to be followed, and to end the sweep.
 NEAR, WORSE_MAX = 1.03, 1.15
 # Relaxed solutions made whole, and those of them for which other replicas than their own are tried too.
 TRIES, WIDE_TRIES = 12, 2
-INTEGER_HALVINGS = 9
+INTEGER_HALVINGS = 8
+# How much longer than the relaxed step a whole one may be.
+MUCH_LONGER = 1.4
 POOL_MAX = 90
 NEAREST = 8
 # Replicas looked at, and taken, in a round of pricing from each table; how far the grid may understate their worth.
 LOOKED_AT, FRESH_FIRST, FRESH = 16, 6, 3
-GRID_ERROR = 0.1
+GRID_ERROR = 0.12
 SOLVER_S = 0.25
 # The longest that a stage may last, of the last limit's step: replicas with two micro-batches or more need half.
 LONGER = 0.75
@@ -85,26 +87,24 @@ def plan_mix(problem: MixProblem) -> Mix:
     """Find the fastest mix; an error when nothing fits."""
     check(problem)
     search = _Search(problem)
-    relaxed = sorted(search.sweep(), key=lambda found: found.total_s)
+    relaxed = search.sweep()
     if not relaxed:
         raise NeverFitsError(
             "no replica fits: even split over all stages and tensor-parallel degrees that were measured, some layer "
             "needs more memory than its chip has, or the pool has too few chips"
         )
-    bound_s, best = relaxed[0].total_s, None
-    tries: dict[frozenset[tuple[Choice, ...]], _Relaxed] = {}
-    for found in relaxed:
-        tries.setdefault(frozenset(template.choices for template, _ in found.parts), found)
-    for number, found in enumerate(list(tries.values())[:TRIES]):
+    bound_s, best = min(found.total_s for found in relaxed), None
+    for number, found in enumerate(_different(relaxed)[:TRIES]):
         for others in (False, True)[: 2 if number < WIDE_TRIES else 1]:
             if best is not None and found.total_s >= best.step_s:
                 break
-            mix = search.whole(found, bound_s, others)
+            mix = search.whole(found, bound_s, others, best.step_s if best else np.inf)
             if mix is not None and (best is None or mix.step_s < best.step_s):
                 best = mix
+                bound_s = min(bound_s, mix.step_s)
     if best is None:
         raise NeverFitsError("no whole number of replicas trains the batch; give the job more chips or a smaller batch")
-    return best
+    return replace(best, bound_s=bound_s)
 
 
 def check(problem: MixProblem) -> None:
@@ -127,7 +127,6 @@ class _Search:
         speeds = self._speeds()
         self.prices = np.maximum(problem.batch * speeds / float(self.counts @ speeds), 1e-12)
         self.seconds = 1.5 * problem.batch / float(self.counts @ speeds)
-        self.members = np.maximum(2.0, self.counts / 8)
         self._widest = tuple(
             max((c.tp for table in problem.tables for c in table.choices if c.chip_class == index), default=1)
             for index in range(len(problem.counts))
@@ -152,19 +151,25 @@ class _Search:
         )
         found: list[_Relaxed] = []
         for _ in range(LIMITS_MAX):
-            latest = self.relax(byte_limits(problem, limit_s, self.members))
+            latest = self.relax(self._limits(limit_s))
             found += latest
             limit_s *= LIMIT_RATIO
             if latest and latest[0].seconds > WORSE_MAX * min(item.total_s for item in found):
                 break
-        for start in sorted(found, key=lambda item: item.total_s)[:STARTS]:
-            for factor in BESIDE:
-                self.seconds, self.prices = start.seconds, start.prices
-                members = ring_members(problem, start.parts)
-                found += self.relax(byte_limits(problem, start.sync[0] * factor, members))
-        for start in sorted(found, key=lambda item: item.total_s)[:STARTS]:
+        for start in _different(found)[:TIGHTENED]:
             self._tighten(found, start)
         return found
+
+    def _limits(self, limit_s: float) -> Floats:
+        """Give by class the bytes summed in so many seconds if pipelines of each class alone took all of its chips."""
+        widest = np.array(self._widest, dtype=float)
+        most = float(self.problem.batch)
+        rings = np.clip(self.counts / widest, 2.0, max(2.0, most))
+        for _ in range(FIXED_POINT_ROUNDS):
+            limits = byte_limits(self.problem, limit_s, rings)
+            stages = np.ceil(self.problem.weights_before[-1] / widest / np.maximum(limits, 1.0))
+            rings = np.clip(self.counts / (widest * stages), 2.0, max(2.0, most))
+        return limits
 
     def _tighten(self, found: list[_Relaxed], step: _Relaxed | None) -> None:
         """Forbid the heaviest stage of the class that sums longest, again and again while that doesn't lose much."""
@@ -217,9 +222,7 @@ class _Search:
             settled = self._settle(kept, limits)
             if settled is not None:
                 found.append(settled)
-        best = min(found, key=lambda item: item.total_s)
         self.seconds, self.prices = free.seconds, free.prices
-        self.members = ring_members(self.problem, best.parts)
         return sorted(found, key=lambda item: item.total_s)
 
     def _rings_s(self, parts: Sequence[Part]) -> Floats:
@@ -309,30 +312,34 @@ class _Search:
         """Train most samples in the time at hand, then correct the time by what lacks; None if nothing can be done."""
         if not pool:
             return None
+        # No time is worth less than the first micro-batch of the quickest replica takes.
+        self.seconds = max(self.seconds, min(column.pace.fill_s for column in pool) * (1 + 1e-9))
         worth = np.array([column.worth(self.seconds) for column in pool])
         uses = np.array([column.chips for column in pool]).T
-        for _ in range(DOUBLINGS_MAX):
-            if worth.max() > 0:
-                break
-            self.seconds *= 2
-            worth = np.array([column.worth(self.seconds) for column in pool])
         solved = linprog(-worth, A_ub=uses, b_ub=self.counts, method="highs")
         if -solved.fun <= 0:
             return None
         rates = np.array([column.template.microbatch_size / column.pace.slowest_s for column in pool])
-        self.seconds += (self.problem.batch + solved.fun) / float(solved.x @ np.where(worth > 0, rates, 0.0))
+        least_s = min(column.pace.fill_s for column in pool if column.worth(self.seconds) > 0)
+        correct_s = (self.problem.batch + solved.fun) / float(solved.x @ np.where(worth > 0, rates, 0.0))
+        self.seconds = max(self.seconds + correct_s, least_s * (1 + 1e-9))
         self.prices = np.maximum(-solved.ineqlin.marginals, 1e-12)
         return np.asarray(solved.x)
 
-    def whole(self, relaxed: _Relaxed, bound_s: float, others: bool) -> Mix | None:
+    def whole(self, relaxed: _Relaxed, bound_s: float, others: bool, beat_s: float) -> Mix | None:
         """Find whole replicas near a relaxed solution: the least time in which they train the batch.
 
-        others: also replicas that it didn't use. They fill up chips, but may part the rings of layers.
+        others: also replicas that it didn't use. They fill up chips, but may part the rings of layers. beat_s: the step
+        that must be beaten; None if that looks impossible.
         """
         pool = self._near(relaxed, others)
-        low_s, high_s, best = relaxed.seconds, relaxed.seconds * 1.4, None
-        for step in range(INTEGER_HALVINGS):
-            seconds = low_s * 1.005 if step == 0 else (low_s + high_s) / 2
+        low_s, high_s = relaxed.seconds, min(relaxed.seconds * MUCH_LONGER, beat_s - sum(relaxed.sync))
+        amounts = self._integer(pool, high_s)
+        if amounts is None:
+            return None
+        best = (high_s, amounts)
+        for _ in range(INTEGER_HALVINGS):
+            seconds = (low_s + high_s) / 2
             amounts = self._integer(pool, seconds)
             if amounts is None:
                 low_s = seconds
@@ -340,8 +347,6 @@ class _Search:
                 best, high_s = (seconds, amounts), seconds
             if high_s <= low_s * (1 + CLOSE):
                 break
-        if best is None:
-            return None
         return self._mix(pool, best[1], best[0], bound_s)
 
     def _near(self, relaxed: _Relaxed, others: bool) -> list[Column]:
@@ -408,6 +413,14 @@ class _Search:
         inside_s, across_s = sync_s(self.problem, [(part.template, part.replicas) for part in parts])
         compute_s = max(column.pace.step_s(count) for count, (column, _) in zip(counts, used, strict=True))
         return Mix(parts=parts, compute_s=compute_s, inside_s=inside_s, across_s=across_s, bound_s=bound_s)
+
+
+def _different(found: Iterable[_Relaxed]) -> list[_Relaxed]:
+    """Give the best of each kind of solution, best first; a kind is the stages' choices of its replicas."""
+    kinds: dict[frozenset[tuple[Choice, ...]], _Relaxed] = {}
+    for item in sorted(found, key=lambda item: item.total_s):
+        kinds.setdefault(frozenset(template.choices for template, _ in item.parts), item)
+    return list(kinds.values())
 
 
 def _microbatches(column: Column, seconds: float) -> int:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from argosy.plan.mix_tables import Choice, Floats, MixProblem, MixTable, Pace, Template, pace
 
 # Limits on the slowest stage: of pricing, and of cutting in two passes.
-GRID = 48
-LIMITS_COARSE, LIMITS_FINE = 16, 24
+GRID = 36
+LIMITS_COARSE, LIMITS_FINE = 12, 16
 # Depths beyond the best one after which deeper pipelines are not priced.
-DEPTHS_WORSE = 3
+DEPTHS_WORSE = 2
 Mask = NDArray[np.bool_]
 Singles = NDArray[np.float32]
 INFINITE = np.float32(np.inf)

@@ -11,8 +11,8 @@ import numpy as np
 
 from argosy.plan.mix_tables import Floats, MixProblem, Template
 
-HALVINGS = 40
-BYTES_MIN, BYTES_MAX = 1e3, 1e13
+# Steps of the search for the bytes that a ring can sum in time: 2 % each, down to a thousandth.
+STEP, STEPS_MAX = 0.98, 342
 
 Part = tuple[Template, int]
 # For each run of layers: first, end, and by class of chips (holders, their smallest TP degree).
@@ -60,17 +60,19 @@ def ring_members(problem: MixProblem, parts: Sequence[Part]) -> Floats:
 
 
 def byte_limits(problem: MixProblem, seconds: float, members: Floats) -> Floats:
-    """Give by class the bytes that a ring of so many members sums in so many seconds."""
+    """Give by class the most bytes, of all gradients, that a ring of so many members sums in so many seconds.
+
+    Searched from the top, for small messages may take longer than larger ones.
+    """
     limits = np.zeros(len(members))
+    total = float(problem.weights_before[-1])
     for chip_class, count in enumerate(members):
-        low, high = BYTES_MIN, BYTES_MAX
-        for _ in range(HALVINGS):
-            middle = float(np.sqrt(low * high))
-            if problem.reduce_s(middle, max(2, round(count)), chip_class, chip_class) <= seconds:
-                low = middle
-            else:
-                high = middle
-        limits[chip_class] = low
+        size = total
+        for _ in range(STEPS_MAX):
+            if problem.reduce_s(size, max(2, round(count)), chip_class, chip_class) <= seconds:
+                limits[chip_class] = size
+                break
+            size *= STEP
     return limits
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from argosy.contracts.plan import Exchange, Holdup, Plan, Prediction
+from argosy.model.flops import model_flops_utilization
 from argosy.network.wires import find_wire, send_ms
 from argosy.plan.cost import peak_tflops
 from argosy.plan.drafts import Draft, sketch, whole
@@ -79,28 +80,49 @@ def predicted(timed: Timed, bound: Bound) -> Plan:
     """Make the whole plan of a timed draft, with its prediction."""
     draft, timeline = timed.draft, timed.timeline
     plan = sketch(draft)
-    crossing = [e for e in plan.exchanges if find_wire(plan.wires, e.wire).long_link]
-    crossing_ms = sum(crossing_time_ms(plan, exchange) for exchange in crossing)
-    shown_ms = (
-        timeline.step_ms - simulate(without(plan, crossing), steps=STEPS, detail=False).step_ms if crossing else 0.0
-    )
+    share, hidden = exchange_shares(plan, timeline.step_ms)
     peak = sum(
         chips * (peak_tflops(draft.classes[name].chip, plan.precision) or 0.0) for name, chips in draft.chips.items()
     )
     prediction = Prediction(
         step_ms=timeline.step_ms,
         tokens_per_second=timed.tokens_per_second,
-        mfu=draft.setting.flops_per_token * timed.tokens_per_second / (peak * 1e12),
+        mfu=model_flops_utilization(
+            draft.setting.shape, draft.setting.sequence_length, timed.tokens_per_second, peak_tflops=peak
+        ),
         bound_tokens_per_second=bound.tokens_per_second,
         bound_name=bound.name,
         efficiency=timed.tokens_per_second / bound.tokens_per_second,
         cost_per_trillion_tokens=timed.cost,
-        exchange_share=crossing_ms / timeline.step_ms,
-        exchange_hidden=1.0 - min(1.0, max(0.0, shown_ms / crossing_ms)) if crossing_ms > 0 else 1.0,
+        exchange_share=share,
+        exchange_hidden=hidden,
         holdups=holdups(timed, plan),
         emulated=plan.emulated,
     )
     return replace(whole(draft), prediction=prediction)
+
+
+def exchange_shares(plan: Plan, step_ms: float) -> tuple[float, float]:
+    """Give exchange_share and exchange_hidden of a plan that takes step_ms a step.
+
+    If nothing overlapped, the step would be longer by the part that is hidden now.
+    """
+    crossing = exchanges_over(plan, long_link=True)
+    crossing_ms = sum(crossing_time_ms(plan, exchange) for exchange in crossing)
+    if crossing_ms <= 0:
+        return 0.0, 1.0
+    hidden = 1.0 - min(1.0, max(0.0, lengthened_ms(plan, crossing, step_ms) / crossing_ms))
+    return crossing_ms / (step_ms + crossing_ms * hidden), hidden
+
+
+def exchanges_over(plan: Plan, *, long_link: bool) -> list[Exchange]:
+    """List the exchanges that cross a long link, or those that don't."""
+    return [e for e in plan.exchanges if find_wire(plan.wires, e.wire).long_link == long_link]
+
+
+def lengthened_ms(plan: Plan, exchanges: Sequence[Exchange], step_ms: float) -> float:
+    """Time by which exchanges lengthen a plan's step: what it would save to leave them out."""
+    return step_ms - simulate(without(plan, exchanges), steps=STEPS, detail=False).step_ms
 
 
 def crossing_time_ms(plan: Plan, exchange: Exchange) -> float:
@@ -123,11 +145,10 @@ def holdups(timed: Timed, plan: Plan) -> tuple[Holdup, ...]:
     draft, step_ms = timed.draft, timed.timeline.step_ms
     found: dict[str, float] = {}
     for long_link in (True, False):
-        some = [e for e in plan.exchanges if find_wire(plan.wires, e.wire).long_link == long_link]
+        some = exchanges_over(plan, long_link=long_link)
         if some:
-            saved_ms = step_ms - simulate(without(plan, some), steps=STEPS, detail=False).step_ms
             where = " and ".join(sorted({e.wire for e in some})) if long_link else "inside sites"
-            found[f"gradient exchange {where}"] = saved_ms / step_ms
+            found[f"gradient exchange {where}"] = lengthened_ms(plan, some, step_ms) / step_ms
     exposed = sum(found.values())
     peaks = {name: (peak_tflops(c.chip, plan.precision) or 0.0) for name, c in draft.classes.items()}
     total = sum(chips * peaks[name] for name, chips in draft.chips.items())

@@ -5,10 +5,10 @@ them is a timeline of what the trainer runs. Must not know times.
 """
 
 from argosy.contracts.errors import BadInputError
+from argosy.contracts.plan import SCHEDULES
 
 FORWARD = "F"
 BACKWARD = "B"
-SCHEDULES = ("gpipe", "1f1b")
 
 
 def stage_order(schedule: str, stage: int, stages: int, microbatches: int) -> tuple[tuple[str, int], ...]:

@@ -4,7 +4,9 @@ Built for a tensor-parallel degree, a number of stages on each class, a micro-ba
 not know how many replicas there are in all, nor the batch.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +19,9 @@ from argosy.plan.links import Holder, boundary_wire
 from argosy.plan.memory import Holding, ends_gb, unit_gb
 from argosy.plan.partition import StageCosts, fullest, partition
 from argosy.plan.schedules import held_microbatches
+
+Streams = Mapping[frozenset[str], int]
+"""How many ranks send over the link between two sites at once, by the pair of sites."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +96,30 @@ def make_template(setting: Setting, layout: Layout, links: Sequence[LongLink]) -
     if ends is None:
         return None
     stages = timed_stages(setting, layout, ends)
-    wires = boundary_wires(layout, links)
-    sent_bytes = payload_bytes(setting, layout.microbatch_size, layout.tp)
-    sends = tuple(Send(wire=wire.name, payload_bytes=sent_bytes) for wire in wires)
+    wires = boundary_wires(layout, links, crossing_streams([layout]))
+    return joined(layout, stages, wires, payload_bytes(setting, layout.microbatch_size, layout.tp))
+
+
+def joined(layout: Layout, stages: tuple[Stage, ...], wires: tuple[Wire, ...], sent_bytes: float) -> Template:
+    """Make the template of timed stages and the wires between them."""
     posts_ms = [send_ms(wire, sent_bytes) for wire in wires]
     hops_ms = [post + wire.one_way_ms for post, wire in zip(posts_ms, wires, strict=True)]
     return Template(
         layout=layout,
         stages=stages,
-        sends=sends,
+        sends=tuple(Send(wire=wire.name, payload_bytes=sent_bytes) for wire in wires),
         wires=wires,
         pace_ms=pace_ms(layout.schedule, stages, posts_ms, hops_ms),
         fill_ms=sum(s.forward_ms + s.backward_ms for s in stages) + 2 * sum(hops_ms),
     )
+
+
+def rejoined(template: Template, links: Sequence[LongLink], streams: Streams) -> Template:
+    """Give a template's boundaries over long links the share that so many streams leave them."""
+    if not any(wire.long_link for wire in template.wires):
+        return template
+    wires = boundary_wires(template.layout, links, streams)
+    return joined(template.layout, template.stages, wires, template.sends[0].payload_bytes)
 
 
 def pace_ms(schedule: str, stages: Sequence[Stage], posts_ms: Sequence[float], hops_ms: Sequence[float]) -> float:
@@ -190,7 +206,7 @@ def made_stages(setting: Setting, layout: Layout, ends: Sequence[int]) -> tuple[
         layers = range(first_layer, end_layer)
         units = (
             *([EMBEDDING] if first else []),
-            *(setting.kinds[i] for i in layers),
+            *(setting.kind(layer) for layer in layers),
             *([setting.shape.num_layers] if last else []),
         )
         costs = [cost_at(setting, layout, place, unit) for unit in units]
@@ -215,10 +231,19 @@ def made_stages(setting: Setting, layout: Layout, ends: Sequence[int]) -> tuple[
     return tuple(stages)
 
 
-def boundary_wires(layout: Layout, links: Sequence[LongLink]) -> tuple[Wire, ...]:
-    """Find the wire of each boundary of a layout."""
+def crossing_streams(layouts: Iterable[Layout]) -> Streams:
+    """Count the ranks that send over each pair of sites at once: TP x replicas for every boundary that crosses it."""
+    streams: Counter[frozenset[str]] = Counter()
+    for layout in layouts:
+        for before, after in itertools.pairwise(layout.places):
+            if before.site != after.site:
+                streams[frozenset((before.site, after.site))] += layout.tp * layout.count
+    return streams
+
+
+def boundary_wires(layout: Layout, links: Sequence[LongLink], streams: Streams) -> tuple[Wire, ...]:
+    """Find the wire of each boundary of a layout, one that crosses sites with its share of the link."""
     wires = []
-    streams = layout.tp * layout.count
     places = layout.places
     of_class = {name: sum(place.name == name for place in places) for name in {place.name for place in places}}
     for index in range(1, len(places)):
@@ -226,7 +251,8 @@ def boundary_wires(layout: Layout, links: Sequence[LongLink]) -> tuple[Wire, ...
             Holder(chip_class=c, tp=layout.tp, class_stages=of_class[c.name]) for c in places[index - 1 : index + 1]
         )
         same_before = sum(place.name == after.chip_class.name for place in places[:index])
-        wires.append(boundary_wire(before, after, same_before, streams, links))
+        sharing = streams.get(frozenset((before.chip_class.site, after.chip_class.site)), 1)
+        wires.append(boundary_wire(before, after, same_before, sharing, links))
     return tuple(wires)
 
 

@@ -1,7 +1,8 @@
 """Event-level timeline of a plan: when every forward, backward, exchange and update of a step begins and ends.
 
 Follows docs/plan.md ("The rules of a step") to the letter; the trainer's emulated clock follows the same rules with
-real arithmetic in between. Times what it is given: it must not know chips, FLOPs or what would be better.
+real arithmetic in between. Exchanges are timed unit by unit, though small units travel in buckets
+(Plan.bucket_bytes). Times what it is given: it must not know chips, FLOPs or what would be better.
 """
 
 from collections.abc import Sequence

@@ -1,52 +1,64 @@
-"""A timeline as pictures: a trace in the Chrome trace format, which ui.perfetto.dev opens, and an SVG.
+"""Work over time as rows of spans, and rows as a trace in the Chrome trace format, which ui.perfetto.dev opens.
 
-The format: "Trace Event Format" of the Chromium project; complete events (ph X) for work, asynchronous ones (ph b, e)
-for wires, in microseconds. Draws what it is given; must not time anything.
+One form for a timeline that was predicted and one that was measured. The format: "Trace Event Format" of the Chromium
+project; complete events (ph X) for work, asynchronous ones (ph b, e) for wires, where transfers overlap, in
+microseconds. Must not time anything, nor draw.
 """
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from argosy.contracts.plan import Plan
 from argosy.plan.timeline import Moved, Op, Timeline
 
 US_PER_MS = 1000.0
-NAMES = {"F": "forward", "B": "backward", "U": "update"}
-COLOURS = {"F": "#4c78a8", "B": "#e0853a", "U": "#7a9e5f", "exchange": "#8d6cab", "gather": "#b79ad0"}
-# A picture of more rows than this is not read; alike replicas look alike anyway.
+EXCHANGE = "X"
+NAMES = {"F": "forward", "B": "backward", "U": "update", EXCHANGE: "exchange"}
+WIRES = "wires"
+# More rows than these are not read; alike replicas look alike anyway.
 ROWS_MAX = 64
-ROW_PX, LABEL_PX, WIDTH_PX, HEAD_PX = 18, 190, 1100, 26
-SMALLEST_PX = 0.3
 
 
-def chrome_trace(plan: Plan, timeline: Timeline) -> dict[str, Any]:
-    """Write a timeline in the Chrome trace format: one process a replica, one thread a stage; wires are one process.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One piece of work or one transfer. kind: of NAMES. details: what a trace tells of it besides."""
 
-    Replicas beyond ROWS_MAX stages are left out and counted in otherData.
+    start_ms: float
+    end_ms: float
+    kind: str
+    name: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one worker did. group: rows that belong together. overlaps: its spans may lie over one another."""
+
+    group: str
+    label: str
+    spans: tuple[Span, ...]
+    overlaps: bool = False
+
+
+def timeline_rows(plan: Plan, timeline: Timeline) -> tuple[Row, ...]:
+    """Lay out a timeline: a row a stage, grouped by replica, and a row a wire that carries exchanges.
+
+    Replicas beyond ROWS_MAX stages are left out; `shown_replicas` counts the others.
     """
-    shown = shown_replicas(plan)
-    wires = len(plan.replicas)
-    events: list[dict[str, Any]] = []
-    for r in range(shown):
-        events.append(named("process_name", r, 0, f"replica {r}"))
-        events += [
-            named(
-                "thread_name",
-                r,
-                s,
-                f"stage {s}: layers {stage.first_layer}-{stage.end_layer - 1} on {stage.chip_class}",
-            )
-            for s, stage in enumerate(plan.replicas[r].stages)
-        ]
-    events += [op_event(op) for op in timeline.ops if op.replica < shown]
-    if timeline.moved:
-        events.append(named("process_name", wires, 0, "wires"))
-    for number, item in enumerate(timeline.moved):
-        events += moved_events(item, wires, number)
-    left_out = len(plan.replicas) - shown
-    other = {"model": plan.model, "emulated": plan.emulated, "replicas_left_out": left_out}
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
+    rows = [
+        Row(
+            group=f"replica {r}",
+            label=stage_label(plan, r, s),
+            spans=tuple(op_span(op) for op in timeline.ops if (op.replica, op.stage) == (r, s)),
+        )
+        for r, replica in enumerate(plan.replicas[: shown_replicas(plan)])
+        for s in range(len(replica.stages))
+    ]
+    for wire in dict.fromkeys(item.wire for item in timeline.moved):
+        spans = tuple(moved_span(item) for item in timeline.moved if item.wire == wire)
+        rows.append(Row(group=WIRES, label=wire, spans=spans, overlaps=True))
+    return tuple(rows)
 
 
 def shown_replicas(plan: Plan) -> int:
@@ -59,42 +71,29 @@ def shown_replicas(plan: Plan) -> int:
     return len(plan.replicas)
 
 
-def named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    """Make the event that names a process or thread."""
-    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+def stage_label(plan: Plan, replica: int, stage: int) -> str:
+    """Name a stage: replica, stage, chips and layers."""
+    held = plan.replicas[replica].stages[stage]
+    tp = f" x{held.tp}" if held.tp > 1 else ""
+    return f"{replica}.{stage} {held.chip_class}{tp}, layers {held.first_layer}-{held.end_layer - 1}"
 
 
-def op_event(op: Op) -> dict[str, Any]:
-    """Make the complete event of one piece of work."""
-    return {
-        "ph": "X",
-        "name": op_name(op),
-        "pid": op.replica,
-        "tid": op.stage,
-        "ts": op.start_ms * US_PER_MS,
-        "dur": (op.end_ms - op.start_ms) * US_PER_MS,
-    }
+def op_span(op: Op) -> Span:
+    """Describe a piece of work."""
+    name = work_name(op.kind, op.microbatch if op.microbatch >= 0 else None)
+    return Span(start_ms=op.start_ms, end_ms=op.end_ms, kind=op.kind, name=name)
 
 
-def op_name(op: Op) -> str:
+def moved_span(item: Moved) -> Span:
+    """Describe an exchange or gather."""
+    details = {"wire": item.wire, "waited_ms": item.start_ms - item.ready_ms, "members": len(item.members)}
+    name = f"{item.kind} of {unit_name(item.unit)}"
+    return Span(start_ms=item.start_ms, end_ms=item.end_ms, kind=EXCHANGE, name=name, details=details)
+
+
+def work_name(kind: str, microbatch: int | None) -> str:
     """Name a piece of work for people."""
-    return NAMES[op.kind] if op.microbatch < 0 else f"{NAMES[op.kind]} {op.microbatch}"
-
-
-def moved_events(item: Moved, process: int, number: int) -> list[dict[str, Any]]:
-    """Make the two events of one exchange, asynchronous because exchanges overlap on a wire; its wait is in args."""
-    shared = {
-        "cat": item.wire,
-        "name": f"{item.kind} of {unit_name(item.unit)}",
-        "pid": process,
-        "tid": 0,
-        "id": number,
-    }
-    args = {"wire": item.wire, "waited_ms": item.start_ms - item.ready_ms, "members": len(item.members)}
-    return [
-        shared | {"ph": "b", "ts": item.start_ms * US_PER_MS, "args": args},
-        shared | {"ph": "e", "ts": item.end_ms * US_PER_MS},
-    ]
+    return NAMES[kind] if microbatch is None else f"{NAMES[kind]} {microbatch}"
 
 
 def unit_name(unit: int) -> str:
@@ -102,64 +101,55 @@ def unit_name(unit: int) -> str:
     return "the embedding" if unit < 0 else f"unit {unit}"
 
 
-def timeline_svg(plan: Plan, timeline: Timeline) -> str:
-    """Draw a timeline as an SVG: one row a stage, one a wire that carries exchanges."""
-    shown = shown_replicas(plan)
-    rows: list[tuple[str, list[tuple[float, float, str, str]]]] = []
-    for r in range(shown):
-        for s, stage in enumerate(plan.replicas[r].stages):
-            spans = [span(op) for op in timeline.ops if (op.replica, op.stage) == (r, s)]
-            rows.append((f"{r}.{s} {stage.chip_class} x{stage.tp}", spans))
-    for wire in dict.fromkeys(item.wire for item in timeline.moved):
-        rows.append((wire, [moved_span(item) for item in timeline.moved if item.wire == wire]))
-    scale = (WIDTH_PX - LABEL_PX) / timeline.step_ms if timeline.step_ms > 0 else 0.0
-    height = HEAD_PX + ROW_PX * len(rows) + 4
-    body = [row for index, (label, spans) in enumerate(rows) for row in drawn_row(label, spans, index, scale)]
-    return "\n".join([*head_lines(plan, timeline, height, len(plan.replicas) - shown), *body, "</svg>", ""])
-
-
-def span(op: Op) -> tuple[float, float, str, str]:
-    """Describe a piece of work as (start, end, kind, what it is)."""
-    return op.start_ms, op.end_ms, op.kind, op_name(op)
-
-
-def moved_span(item: Moved) -> tuple[float, float, str, str]:
-    """Describe an exchange as (start, end, kind, what it is)."""
-    return item.start_ms, item.end_ms, item.kind, f"{item.kind} of {unit_name(item.unit)}"
-
-
-def head_lines(plan: Plan, timeline: Timeline, height: int, left_out: int) -> list[str]:
-    """Open the picture and say what it shows."""
-    mark = "~" if plan.emulated else ""
-    more = f", {left_out} like replicas not shown" if left_out else ""
-    text = f"{plan.model}: one step, {mark}{timeline.step_ms:,.1f} ms{' (emulated)' if plan.emulated else ''}{more}"
-    font = 'font-family="sans-serif" font-size="11"'
-    return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH_PX} {height}" {font}>',
-        f'<rect width="{WIDTH_PX}" height="{height}" fill="white"/>',
-        f'<text x="4" y="16" font-weight="bold">{escape(text)}</text>',
-        *legend(),
-    ]
-
-
-def legend() -> list[str]:
-    """Say what the colours mean."""
-    lines = []
-    for index, (kind, colour) in enumerate(COLOURS.items()):
-        x = WIDTH_PX - 85 * (len(COLOURS) - index)
-        lines.append(f'<rect x="{x}" y="8" width="10" height="10" fill="{colour}"/>')
-        lines.append(f'<text x="{x + 14}" y="17">{NAMES.get(kind, kind)}</text>')
-    return lines
-
-
-def drawn_row(label: str, spans: Sequence[tuple[float, float, str, str]], index: int, scale: float) -> Iterable[str]:
-    """Draw one row with its label."""
-    y = HEAD_PX + ROW_PX * index
-    yield f'<text x="4" y="{y + 13}">{escape(label)}</text>'
-    for start_ms, end_ms, kind, what in spans:
-        width = max(SMALLEST_PX, (end_ms - start_ms) * scale - 0.4)
-        title = escape(f"{what}: {start_ms:.2f} to {end_ms:.2f} ms")
-        yield (
-            f'<rect x="{LABEL_PX + start_ms * scale:.2f}" y="{y + 1}" width="{width:.2f}" height="{ROW_PX - 3}" '
-            f'fill="{COLOURS[kind]}"><title>{title}</title></rect>'
+def shifted(rows: Sequence[Row], by_ms: float) -> tuple[Row, ...]:
+    """Move rows in time."""
+    return tuple(
+        replace(
+            row,
+            spans=tuple(replace(s, start_ms=s.start_ms + by_ms, end_ms=s.end_ms + by_ms) for s in row.spans),
         )
+        for row in rows
+    )
+
+
+def chrome_trace(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Write rows in the Chrome trace format: one process a group, one thread a row. about: goes into otherData."""
+    events: list[dict[str, Any]] = []
+    threads: dict[str, int] = {}
+    processes = {group: number for number, group in enumerate(dict.fromkeys(row.group for row in rows))}
+    for group, process in processes.items():
+        events.append(_named("process_name", process, 0, group))
+    for row in rows:
+        process, thread = processes[row.group], threads.get(row.group, 0)
+        threads[row.group] = thread + 1
+        events.append(_named("thread_name", process, thread, row.label))
+        for span in row.spans:
+            common: dict[str, Any] = {"name": span.name, "cat": row.label if row.overlaps else NAMES[span.kind]}
+            common |= {"pid": process, "tid": thread, "args": dict(span.details)}
+            events += _pair(common, span, len(events)) if row.overlaps else [_complete(common, span)]
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(about)}
+
+
+def timeline_trace(plan: Plan, timeline: Timeline) -> dict[str, Any]:
+    """Write a timeline in the Chrome trace format."""
+    left_out = len(plan.replicas) - shown_replicas(plan)
+    about = {"model": plan.model, "emulated": plan.emulated, "replicas_left_out": left_out}
+    return chrome_trace(timeline_rows(plan, timeline), about)
+
+
+def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _complete(common: dict[str, Any], span: Span) -> dict[str, Any]:
+    times = {"ts": span.start_ms * US_PER_MS, "dur": (span.end_ms - span.start_ms) * US_PER_MS}
+    return {"ph": "X", **common, **times}
+
+
+def _pair(common: dict[str, Any], span: Span, number: int) -> list[dict[str, Any]]:
+    """Make the two events of a transfer; `number` joins them."""
+    times_ms = (span.start_ms, span.end_ms)
+    return [
+        {"ph": phase, **common, "id": number, "ts": at_ms * US_PER_MS}
+        for phase, at_ms in zip("be", times_ms, strict=True)
+    ]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from argosy.contracts.fencing import Fence, Stamp
 from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
 
+__all__ = ["Agent", "Beat", "Message", "Stamp"]
+
 BEAT_US = 5 * SECOND_US
 
 

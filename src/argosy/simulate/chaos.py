@@ -149,12 +149,12 @@ class Chaos:
         deadline_us = self.world.now_us + self.world.dice.between(0, 30) * SECOND_US
         self.world.fault("node " + intent)
         self.server.send(IntentChanged, nodes=(name,), intent=intent, deadline_us=deadline_us)
-        self.world.after(60 * SECOND_US, lambda: self.open(name))
+        self.world.after(60 * SECOND_US, lambda: self.reopen(name))
 
-    def open(self, name: str) -> None:
+    def reopen(self, name: str) -> None:
         """Open a node again; try later while the server is away."""
         if not self.server.send(IntentChanged, nodes=(name,), intent="open"):
-            self.world.after(5 * SECOND_US, lambda: self.open(name))
+            self.world.after(5 * SECOND_US, lambda: self.reopen(name))
 
     def policy_changes(self) -> None:
         """Change spares, maintenance and guarantees."""

@@ -3,9 +3,10 @@
 Reads server, agents and log; must not change anything.
 """
 
+from argosy.contracts.command import RunPass
 from argosy.contracts.event import AttemptEnded, IncidentFound, PassDue
 from argosy.control import log
-from argosy.control.change import Record, Refused
+from argosy.control.change import AttemptBegan, AttemptRegrouped, Record, Refused
 from argosy.control.explain import explain
 from argosy.control.validate import problems
 from argosy.simulate.server import Server
@@ -36,7 +37,8 @@ class Rules:
         """Check the state every few events, reasons after every pass, and agents always."""
         server = self.server
         if isinstance(record.event, PassDue):
-            self._check_reasons()
+            self._check_reasons(any(isinstance(command, RunPass) for command in record.commands))
+        self._check_launches(record)
         if isinstance(record.event, AttemptEnded | IncidentFound):
             self._check_evidence(record)
         for agent in server.agents.values():
@@ -48,6 +50,15 @@ class Rules:
         if server.events % REPLAY_EVERY == 0:
             self._check_replay()
 
+    def _check_launches(self, record: Record) -> None:
+        """Check that nothing is launched on a node that is known to be down."""
+        nodes = self.server.state.nodes
+        for change in record.changes:
+            if isinstance(change, AttemptBegan | AttemptRegrouped):
+                down = [n for part in change.nodes for n in part if nodes.observed[n] == "down"]
+                if down:
+                    self.broken.append(f"{change.attempt} is launched on {nodes.shown(down)}, which is down")
+
     def _check_evidence(self, record: Record) -> None:
         """Check that no piece of evidence acts twice."""
         evidence = getattr(record.event, "evidence", "")
@@ -56,13 +67,13 @@ class Rules:
                 self.broken.append(f"evidence {evidence} acts a second time")
             self._acted.add(evidence)
 
-    def _check_reasons(self) -> None:
-        """Check that the pass has a reason and a sentence for every job that waits."""
+    def _check_reasons(self, again: bool) -> None:
+        """Check that the pass has a reason and a sentence for every job that waits, or that another pass is due."""
         state = self.server.state
         for job in state.jobs.values():
             if job.state in ("waiting", "reserved"):
                 why = explain(state, job.id)
-                if why is None or why.code == "NEXT_PASS" or not why.text:
+                if why is None or (why.code == "NEXT_PASS" and not again) or not why.text:
                     self.broken.append(f"{job.id} waits and the pass does not say why")
 
     def _check_replay(self) -> None:

@@ -18,12 +18,10 @@ from argosy.contracts.event import (
     TermBegan,
     TimeReached,
 )
-from argosy.contracts.fencing import Stamp
 from argosy.contracts.option import Option
 from argosy.control import core, log
-from argosy.control.change import Record
 from argosy.control.state import AttemptState, State
-from argosy.simulate.agents import Agent, Beat, Message
+from argosy.simulate.agents import Agent, Beat, Message, Stamp
 from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
 
 DOWN_AFTER_US = 16 * SECOND_US
@@ -46,7 +44,7 @@ class Server:
         self.term, self.up, self.disk_full = 0, True, False
         self.broken: list[str] = []
         self.events = 0
-        self.after_event: Callable[[Record], None] = lambda _record: None
+        self.after_event: Callable[[log.Record], None] = lambda _record: None
         self._pass_asked = False
         self._boots: dict[str, int] = {}
         self._heard_us: dict[str, int] = {}
@@ -248,6 +246,4 @@ class Server:
 
     def _rebuild(self) -> None:
         """Rebuild the state from snapshot and log."""
-        state = log.restore(self.snapshot)
-        log.replay(state, map(log.read_record, self.lines))
-        self.state = state
+        self.state = log.rebuild(self.snapshot, self.lines)

@@ -7,18 +7,20 @@ nothing of pipelines; ranks come in by the blocks they own.
 """
 
 import errno
+import fcntl
 import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
 from argosy.comm.blockfile import Piece, load_pieces, save_pieces
-from argosy.contracts.errors import InfrastructureError
+from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError
 from argosy.train.blocks import Block
 from argosy.train.checkpoint_folder import (
     CheckpointInfo,
@@ -55,14 +57,24 @@ class Checkpointer:
         self.exchange = exchange
         self.optimizer = optimizer
         self.keep = keep
+        self._lock: IO[bytes] | None = None
 
     def begin(self, *, resume: bool) -> tuple[Path, ...]:
         """Make the folder ready before the first step; every rank calls it. Gives the checkpoints it has, oldest first.
 
+        The folder is locked until this process ends, for two jobs that save to one would spoil each other's files.
+
         resume: else checkpoints of an earlier run are set aside, so that they are neither resumed from nor counted in
-        `keep`. Raises InfrastructureError where the folder can't be written, so that no step is run in vain.
+        `keep`. Raises InfrastructureError where the folder can't be written, so that no step is run in vain, and
+        BadInputError where another job holds it.
         """
-        _agree(self.folder, lambda: _make_ready(self.folder, resume=resume))
+
+        def prepare() -> None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.folder)
+            _make_ready(self.folder, resume=resume)
+
+        _agree(self.folder, prepare)
         # Rank 0's word, for file systems may show the others an older state.
         found: list[tuple[Path, ...]] = [checkpoints(self.folder)]
         dist.broadcast_object_list(found, src=0)
@@ -136,17 +148,29 @@ class Checkpointer:
 
 def _agree(folder: Path, act: Callable[[], None]) -> None:
     """Let rank 0 act on the file system, and raise its failure on every rank."""
-    outcome: list[InfrastructureError | None] = [None]
+    outcome: list[ArgosyError | None] = [None]
     if dist.get_rank() == 0:
         try:
             act()
-        except InfrastructureError as error:
+        except ArgosyError as error:
             outcome = [error]
         except OSError as error:
             outcome = [_cannot_save(folder, error)]
     dist.broadcast_object_list(outcome, src=0)
     if outcome[0] is not None:
         raise outcome[0]
+
+
+def _lock(folder: Path) -> IO[bytes]:
+    held = (folder / ".lock").open("ab")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        held.close()
+        raise BadInputError(
+            f"checkpoint.to: another job that runs now saves to {folder}; wait for it, or give this job its own folder"
+        ) from error
+    return held
 
 
 def _make_ready(folder: Path, *, resume: bool) -> None:

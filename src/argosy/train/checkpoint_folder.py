@@ -45,11 +45,15 @@ def checkpoints(folder: Path) -> tuple[Path, ...]:
 def read_info(checkpoint: Path) -> CheckpointInfo:
     """Read a checkpoint's description. Raises BadInputError when it is no checkpoint."""
     try:
-        return decode((checkpoint / CHECKPOINT_FILE).read_bytes(), CheckpointInfo)
+        info = decode((checkpoint / CHECKPOINT_FILE).read_bytes(), CheckpointInfo)
+        if checkpoint_step(checkpoint.name) not in (None, info.step):
+            raise BadInputError(f"says step {info.step}, its folder another")
+        return info
     except OSError as error:
-        raise BadInputError(f"{checkpoint}: not a checkpoint ({error.strerror}: argosy.json)") from error
+        raise BadInputError(f"{checkpoint}: not a checkpoint ({error.strerror}: {CHECKPOINT_FILE})") from error
     except BadInputError as error:
-        raise BadInputError(f"{checkpoint / 'argosy.json'}: {error}") from error
+        next_best = "move that folder away, and the one before it is taken"
+        raise BadInputError(f"{checkpoint / CHECKPOINT_FILE}: {error}; {next_best}") from error
 
 
 def write_info(checkpoint: Path, info: CheckpointInfo) -> Path:
