@@ -1,4 +1,4 @@
-"""Plans Sailor's clusters from its profiles under its rules, and times the plans with its simulator's arithmetic.
+"""Plans Sailor's clusters from its profiles under its rules; times plans by its arithmetic, extended to several kinds.
 
     python benchmarks/planner_sailor.py [--json] [--model OPT-350 --chips A100-40=32,V100-16=96 [--batch N]]
 
@@ -6,8 +6,8 @@ Rules: every stage of a replica has the same data-parallel degree; tensor parall
 it was timed; memory as Sailor's simulator counts it; the whole batch is trained; gradients are summed across kinds of
 chips too. `plan` is in Sailor's JSON form; see sailor_evaluator.py for how several pipelines are timed.
 `one_ring_iterations_per_s`: the same plan if gradients went round one ring over all kinds. search_s is the second of
-two searches, cold_search_s the first. bound_gap: how much faster the linear relaxation (fractional replicas and
-micro-batches) is than the plan.
+two searches, cold_search_s the first. bound_gap: how much faster the best linear relaxation found (fractional
+replicas and micro-batches) is than the plan; no proof, for its pricing stops early.
 """
 
 import argparse

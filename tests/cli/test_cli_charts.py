@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy.cli.charts import POINTS_MAX, Row, Series, Span, axis, line_chart, round_step, row_chart, thinned
+from argosy.cli.charts import POINTS_MAX, Series, axis, line_chart, round_step, row_chart, thinned
+from argosy.plan.trace import Row, Span
 
 VALUES = st.floats(-1e12, 1e12, allow_nan=False) | st.sampled_from([math.nan, math.inf])
 
@@ -70,9 +71,13 @@ class TestRows:
     def test_spans_lie_where_their_times_are(self) -> None:
         """A span of half the time is half as wide as the axis, and tells its text."""
         picture = row_chart(
-            [Row(label="a & b", spans=(Span(start=0, end=50, kind="F", text="forward <0>"),))], 100, "ms"
+            [Row(group="g", label="a & b", spans=(Span(start_ms=0, end_ms=50, kind="F", name="forward <0>"),))], 100
         )
         tree = ET.fromstring(picture)
-        rectangle = next(node for node in tree.iter() if node.tag.endswith("rect"))
-        assert float(rectangle.get("width", "0")) == pytest.approx((1260 - 12 - 250) / 2, abs=1)
-        assert rectangle[0].text == "forward <0>"
+        rectangle = next(node for node in tree.iter() if node.tag.endswith("rect") and len(node))
+        assert float(rectangle.get("width", "0")) == pytest.approx((1260 - 12 - 290) / 2, abs=1)
+        assert rectangle[0].text == "forward <0>: 0.0 to 50.0 ms"
+
+    def test_colours_are_explained(self) -> None:
+        """A key for each kind of work stands below the rows."""
+        assert all(name in row_chart([], 10) for name in ("forward", "backward", "update", "exchange"))

@@ -75,6 +75,14 @@ class TestPlanFile:
         with pytest.raises(BadInputError, match=rf"^plan\.json: .*{text}"):
             choose(inputs, name)
 
+    def test_unknown_keys(self, workspace: Workspace) -> None:
+        """A key that a plan doesn't have is refused with its place and the nearest name, not passed over."""
+        inputs = workspace.inputs()
+        text = encode(choose(inputs).plan).decode().replace('"schedule"', '"schedul"')
+        workspace.write("plan.json", text)
+        with pytest.raises(BadInputError, match=r"^plan\.json: schedul: unknown key; did you mean schedule\?"):
+            choose(inputs, "plan.json")
+
     def test_unknown_chips(self, workspace: Workspace) -> None:
         """A plan for chips that the fleet doesn't have is refused with those it has."""
         inputs = workspace.inputs()

@@ -6,7 +6,13 @@ import pytest
 
 from argosy.cli.attempt import Outcome
 from argosy.cli.ending import ending, log_tail, newest_in
-from argosy.contracts.errors import ArgosyError, InfrastructureError, InterruptedByUserError, UserCodeError
+from argosy.contracts.errors import (
+    ArgosyError,
+    BadInputError,
+    InfrastructureError,
+    InterruptedByUserError,
+    UserCodeError,
+)
 from argosy.contracts.job import Job
 from argosy.contracts.messages import Failed, RankExited
 from support.runs import Workspace, step
@@ -40,6 +46,15 @@ class TestFailure:
         assert error.exit_code == code
         for part in ("failed after step 3 of 4", "rank 2 on south-1", FAILED[blame].text, "runs/x/logs/rank-2.log"):
             assert part in str(error)
+
+    @pytest.mark.parametrize(("to", "hint"), [("ck", False), ("elsewhere", True)])
+    def test_a_bad_checkpoint_is_not_gone_on_from(self, to: str, hint: bool, workspace: Workspace) -> None:
+        """A damaged checkpoint was once called the one to go on from; its own text says what to do, with code 2."""
+        (workspace.folder / to / "step-00000002").mkdir(parents=True)
+        (workspace.folder / to / "step-00000002" / "argosy.json").touch()
+        failure = Failed(blame="user", exit_code=2, rank=0, text="ck/step-00000002: a damaged checkpoint; move it away")
+        error = ending(job(workspace, f"checkpoint={{to: {to}}}"), outcome(failure=failure), Path())
+        assert (type(error), ("what next" in str(error))) == (BadInputError, hint)
 
     def test_a_silent_death_shows_the_log(self, workspace: Workspace) -> None:
         """A rank that died without a word is told with the last lines of its log, one screen at most."""
@@ -89,6 +104,8 @@ class TestCheckpoints:
             (tmp_path / name).mkdir()
             (tmp_path / name / "argosy.json").touch()
         (tmp_path / "step-00000020").mkdir()
+        (tmp_path / "step-30").mkdir()
+        (tmp_path / "step-30" / "argosy.json").touch()
         assert newest_in(tmp_path) == tmp_path / "step-00000010"
         assert newest_in(tmp_path / "nothing") is None
 

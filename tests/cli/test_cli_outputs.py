@@ -39,6 +39,18 @@ class TestOutputs:
         assert write_outputs(exporting(workspace), None).export == Path("out")
         assert calls == [(Path("ck/step-00000008"), Path("out"), "fp32")]
 
+    def test_exports_when_all_was_done_before(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A run without a step left saves nothing and once exported nothing either; the newest checkpoint is taken."""
+        calls: list[object] = []
+        monkeypatch.setattr(outputs, "export", lambda *arguments: calls.append(arguments))
+        for step in (4, 8):
+            (workspace.folder / f"ck/step-{step:08d}").mkdir(parents=True)
+            (workspace.folder / f"ck/step-{step:08d}/argosy.json").touch()
+        ended = ended_run(workspace.inputs("export_to=out", "checkpoint={to: ck}"), directory=workspace.folder / "run")
+        ended = replace(ended, outcome=replace(ended.outcome, steps=(), new_steps=0), measured=None, lines=())
+        assert write_outputs(ended, None).export == Path("out")
+        assert calls == [(Path("ck/step-00000008"), Path("out"), "fp32")]
+
     def test_a_failed_run_exports_nothing(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         """A run that failed keeps its error and exports nothing."""
         monkeypatch.setattr(outputs, "export", pytest.fail)

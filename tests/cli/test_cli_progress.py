@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from argosy.cli.choosing import choose
-from argosy.cli.progress import Screen, StatusLine, clock_text
+from argosy.cli.pace import clock_text
+from argosy.cli.progress import Screen, StatusLine
 from argosy.contracts.messages import Note, Ready, Saved
 from support.runs import Workspace, step
 
@@ -92,6 +93,25 @@ class TestScreen:
         last = out.getvalue().splitlines()[-1]
         assert last.startswith("step    2/4   loss 2.500   tokens/s ~2,000   MFU ~")
         assert last.endswith("eta 1:00")
+
+    def test_time_left_counts_what_lies_between_steps(self, workspace: Workspace) -> None:
+        """With a minute for each checkpoint, steps of a second once promised an end in seconds; pauses count."""
+        console, out = plain()
+        clock = Clock()
+        screen = Screen(console, clock)
+        inputs = workspace.inputs("train.steps=12")
+        screen.planned(inputs, choose(inputs))
+        for number in (1, 2):
+            clock.now_s += 61.0
+            screen.heard(step(number, wall_s=1.0))
+        assert out.getvalue().splitlines()[-1].endswith("eta 10:10")
+
+    def test_ranks_resume_once(self, workspace: Workspace) -> None:
+        """Every rank says where it goes on; it is told once."""
+        screen, out = self.screen(workspace)
+        for rank in range(5):
+            screen.heard(Ready(step=6, pid=1, rank=rank))
+        assert out.getvalue().count("from step 6") == 1
 
     def test_real_steps_are_unmarked(self, workspace: Workspace) -> None:
         """Without an emulated clock nothing is marked."""

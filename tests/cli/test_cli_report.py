@@ -82,7 +82,7 @@ class TestReport:
         """A run on real chips speaks of no emulation."""
         inputs = workspace.inputs()
         choice = choose(inputs)
-        told = replace(choice.plan.prediction, emulated=False) if choice.plan.prediction else None
+        told = replace(choice.plan.prediction, emulated=False, bound_name="b") if choice.plan.prediction else None
         real = replace(choice.plan, emulated=False, prediction=told)
         choice = replace(choice, plan=real, plans=(real,))
         steps = [step(n, virtual_s=None) for n in (1, 2, 3)]
@@ -137,7 +137,9 @@ class TestReport:
 
     def test_a_warning_is_shown(self, workspace: Workspace) -> None:
         """What to know before believing the figures stands beside them."""
-        assert "fell 40 % behind" in report_html(ended_run(workspace.inputs(), warning="the wall clock fell 40 % behind"))
+        assert "fell 40 % behind" in report_html(
+            ended_run(workspace.inputs(), warning="the wall clock fell 40 % behind")
+        )
 
     def test_is_written_whole(self, workspace: Workspace) -> None:
         """The file is the page."""
@@ -148,7 +150,7 @@ class TestReport:
 
 class TestTable:
     def test_only_html_is_html(self) -> None:
-        """A text that looks like a tag is escaped wherever it comes from; what the page itself made is taken as it is."""
+        """A text that looks like a tag is escaped; only what the page itself made is taken as it is."""
         made = table(("<b>", "x"), [("<script>", Html(text="<i>1</i>"))])
         assert "&lt;b&gt;" in made
         assert "&lt;script&gt;" in made

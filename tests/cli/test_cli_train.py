@@ -117,6 +117,26 @@ class TestCheckpoints:
         assert done.returncode == 0, done.stderr
         assert Path("again/config.json").is_file()
 
+    def test_a_damaged_checkpoint_is_bad_input(self, workspace: Workspace) -> None:
+        """A checkpoint that can't be read ends with 2, says what to do, and is not offered to go on from."""
+        save = ("--set", "checkpoint={to: ck}")
+        assert events(*save)[0] == 0
+        Path("ck/step-00000004/argosy.json").write_text("{}")
+        code, found, said = events(*save, "--set", "train.steps=6")
+        assert (code, found[-1]["exit_code"]) == (2, 2)
+        assert "ck/step-00000004" in said
+        assert "move that folder away" in said
+        assert "goes on from" not in said
+
+    def test_a_job_that_is_done_still_exports(self, workspace: Workspace) -> None:
+        """A job whose steps are all done exports from its checkpoint when it is asked to later."""
+        save = ("--set", "checkpoint={to: ck}")
+        assert events(*save)[0] == 0
+        code, found, said = events(*save, "--set", "export_to=out")
+        assert code == 0, said
+        assert found[-1]["export"] == "out"
+        assert Path("out/model.safetensors").is_file()
+
 
 class TestDisturbed:
     def test_interrupt(self, workspace: Workspace) -> None:

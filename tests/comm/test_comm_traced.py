@@ -5,8 +5,9 @@ import pytest
 from argosy.comm import traced
 from argosy.comm.clock import RealClock
 from argosy.comm.groups import Seat
-from argosy.comm.traced import RankTrace, TracedClock
+from argosy.comm.traced import TracedClock
 from argosy.contracts.codec import decode
+from argosy.contracts.rank_trace import RankTrace
 
 
 class FakeClock(RealClock):
@@ -66,6 +67,7 @@ class TestFile:
         step(made)
         found = written(made, tmp_path)
         assert (found.rank, found.replica, found.stage) == (0, 1, 2)
+        assert found.clock == "emulated"
         assert [(op.kind, op.step) for op in found.ops] == [(kind, n) for n in (1, 2) for kind in "FBXXU"]
 
     def test_holds_both_times(self, tmp_path):
@@ -86,6 +88,7 @@ class TestFile:
         found = written(made, tmp_path)
         assert [op.kind for op in found.ops] == ["F", "B", "U"]
         assert {op.virtual_end_ms for op in found.ops} == {None}
+        assert found.clock == "host"
 
     def test_rank_0_notes_exchanges_for_all(self, tmp_path):
         """Exchanges are in one file only, with their unit."""

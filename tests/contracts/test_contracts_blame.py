@@ -26,7 +26,7 @@ class TestBlame:
             (RuntimeError("Connection reset by peer"), "infrastructure", 5),
             (RuntimeError("shape mismatch"), "argosy", 1),
             (KeyError("x"), "argosy", 1),
-            (ArgosyError("x"), "user", 1),
+            (ArgosyError("x"), "argosy", 1),
         ],
     )
     def test_class_and_text_decide(self, error, blame, code):

@@ -9,7 +9,7 @@ import pytest
 from argosy.contracts import job_file, layouts
 from argosy.contracts.documents import Section
 
-MODULES = ("fleet", "job", "plan", "option", "incident", "messages", "layouts")
+MODULES = ("fleet", "job", "plan", "option", "incident", "messages", "layouts", "rank_trace")
 SECTIONS = [kind for kind in vars(job_file).values() if isinstance(kind, type) and issubclass(kind, Section)]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from argosy.contracts.errors import ArgosyError, InfrastructureError, UserCodeError
+from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError, NeverFitsError, UserCodeError
 from argosy.contracts.messages import Failed, Finished, Note, RankExited
 from argosy.engine.failure import failure_error, first_failure, is_failure
 
@@ -73,10 +73,21 @@ class TestFailureError:
         assert str(error) == "rank 1 on n-1: no luck"
 
     @pytest.mark.parametrize(
+        ("code", "kind"),
+        [(2, BadInputError), (3, NeverFitsError), (4, UserCodeError), (5, InfrastructureError), (1, ArgosyError)],
+    )
+    def test_the_ranks_exit_code_is_kept(self, code, kind):
+        """A bad checkpoint once left with 4, for its blame alone was looked at; the rank's own code decides."""
+        blame = {5: "infrastructure", 1: "argosy"}.get(code, "user")
+        error = failure_error(Failed(rank=0, blame=blame, text="x", exit_code=code))
+        assert (type(error), error.exit_code) == (kind, code)
+
+    @pytest.mark.parametrize(
         ("code", "kind", "text"),
         [
             (-9, InfrastructureError, "rank 0 was killed by SIGKILL without a word; the kernel kills"),
             (-11, InfrastructureError, "rank 0 was killed by SIGSEGV without a word"),
+            (2, BadInputError, "rank 0 ended with code 2 without a word"),
             (4, UserCodeError, "rank 0 ended with code 4 without a word"),
             (70, ArgosyError, "rank 0 ended with code 70 without a word"),
         ],

@@ -122,7 +122,7 @@ class TestRunEntry:
         """An escaped exception becomes Failed with a traceback, which also goes to the log."""
         got, reports = self.run(self.throw(error))
         assert got == code
-        assert [(type(r), r.blame, r.text) for r in reports] == [(Failed, blame, text)]
+        assert [(type(r), r.blame, r.text, r.exit_code) for r in reports] == [(Failed, blame, text, code)]
         assert "Traceback" in reports[0].traceback
         assert text.split(":")[0] in capsys.readouterr().err
 

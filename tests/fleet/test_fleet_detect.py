@@ -53,6 +53,13 @@ class TestSurvey:
         assert "nvidia-smi" in found.notes[0]
         assert "CPU cores" in found.host
 
+    @pytest.mark.parametrize(("flags", "noted"), [("fpu avx2 avx512f avx512bw", True), ("fpu avx2", False)])
+    def test_wide_cores_are_noted(self, flags: str, noted: bool, tmp_path: Path) -> None:
+        """A CPU with AVX-512 outruns the catalogue's one figure for a core, which the notes say."""
+        write(tmp_path / "cpuinfo", f"processor\t: 0\nmodel name\t: X avx512f\nflags\t\t: {flags}\n")
+        found = survey(CATALOGUE, answering({}), tmp_path, tmp_path / "cpuinfo")
+        assert any("AVX-512" in note for note in found.notes) is noted
+
     def test_nvidia(self, tmp_path: Path) -> None:
         """nvidia-smi's product names become chips of one node."""
         found = survey(CATALOGUE, answering({"nvidia-smi": "NVIDIA H200\n" * 8}), tmp_path)

@@ -87,7 +87,11 @@ class TestChromeTrace:
         """Each group is a process, each of its rows a thread, and details become arguments."""
         rows = [row(0), replace(row(3), group="h"), replace(row(7), label="v")]
         events = [event for event in chrome_trace(rows, {"model": "m"})["traceEvents"] if event["ph"] == "X"]
-        assert [(event["pid"], event["tid"], event["ts"]) for event in events] == [(0, 0, 0), (1, 0, 3000), (0, 1, 7000)]
+        assert [(event["pid"], event["tid"], event["ts"]) for event in events] == [
+            (0, 0, 0),
+            (1, 0, 3000),
+            (0, 1, 7000),
+        ]
         assert {event["args"]["step"] for event in events} == {2}
 
     def test_what_overlaps_are_pairs(self) -> None:

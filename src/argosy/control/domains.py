@@ -14,9 +14,12 @@ Peers = list[set[int]]
 
 
 class Domain:
-    """Nodes that are near one another. free: how many can be taken now; owned: how many there are."""
+    """Nodes that are near one another. free: how many can be taken now; owned: how many there are.
 
-    __slots__ = ("children", "free", "level", "name", "nodes", "number", "owned", "parent", "peers")
+    above: of a rack, the domain it lies in for each level.
+    """
+
+    __slots__ = ("above", "children", "free", "level", "name", "nodes", "number", "owned", "parent", "peers")
 
     def __init__(self, name: str, level: int, number: int, parent: "Domain | None", peers: Peers) -> None:
         self.name, self.level, self.number, self.parent, self.peers = name, level, number, parent, peers
@@ -24,8 +27,11 @@ class Domain:
         self.nodes: set[int] = set()
         self.free = self.owned = 0
         peers[0].add(number)
+        self.above: tuple[Domain, ...] = ()
         if parent is not None:
             parent.children.append(self)
+            top = parent.parent or parent
+            self.above = (self, self, parent, top, top)
 
 
 class PoolTree:
@@ -111,10 +117,7 @@ def own(leaf: Domain, change: int) -> None:
 
 def domain_at(leaf: Domain, level: int) -> Domain:
     """Give the domain of a level that a rack lies in."""
-    place, wanted = leaf, min(max(level, RACK), SITE)
-    while place.level < wanted and place.parent is not None:
-        place = place.parent
-    return place
+    return leaf.above[level]
 
 
 def pick(domain: Domain, count: int) -> list[int]:

@@ -121,7 +121,7 @@ class Order:
         return known
 
     def refresh(self, lane: Lane) -> bool:
-        """Judge a lane's rungs anew if its queue's use changed since; True if it must borrow more than it was put for."""
+        """Judge a lane's rungs anew if its queue's use changed since; True if it must borrow more than before."""
         before = lane.tier
         version = self.versions[lane.queue]
         if lane.seen != version and lane.depths:

@@ -126,21 +126,18 @@ class QuotaTree:
 
         spared: use of the same queue that would end. The count of levels means: nowhere, all of it is borrowed.
         """
-        less = dict(spared)
+        less, last = dict(spared), len(self.kinds) - 1
         path = self.rows[queue].path
         for level, place in enumerate(path):
-            row = self.rows[place]
-            if all(
-                row.held[kind] + amount - less.get(kind, 0) <= row.own[kind]
-                for kind, amount in amounts
-                if self._counts(row, kind)
-            ):
+            held, own = self.rows[place].held, self.rows[place].own
+            for kind, amount in amounts:
+                over = held[kind] + amount - (less.get(kind, 0) if less else 0) > own[kind]
+                # The normalised kind decides only where it is written.
+                if over and (kind != last or own[kind] > 0):
+                    break
+            else:
                 return level
         return len(path)
-
-    def _counts(self, row: QueueRow, kind: int) -> bool:
-        """Say whether a kind decides on entitlement: the normalised one only where it is written."""
-        return kind < len(self.kinds) - 1 or row.own[kind] > 0
 
     def excess(self, queue: int, amounts: Amounts, depth: int) -> Excess | None:
         """Find the first limit that a new use would break below the ancestor where it is entitled."""

@@ -13,7 +13,7 @@ from argosy.control.domains import Domain, domain_at, pick
 from argosy.control.place import outranks
 from argosy.control.rungs import Rung, RungPart
 from argosy.control.state import JobState, State
-from argosy.control.victims import Victim, victims
+from argosy.control.victims import Candidates, Victim
 from argosy.control.work import Work
 
 
@@ -26,7 +26,7 @@ class Plan:
     nodes: tuple[int, ...] = ()
 
 
-def reclaim(work: Work, job: JobState, rungs: list[Rung]) -> tuple[str, str]:
+def reclaim(work: Work, job: JobState, rungs: list[Rung], candidates: Candidates) -> tuple[str, str]:
     """Free nodes for a job, if it may and can: RECLAIMING, RECLAIM_CAP with the figures, or nothing."""
     state = work.state
     cooldown_us = state.us(state.policy.reclaim.cooldown_s)
@@ -34,7 +34,7 @@ def reclaim(work: Work, job: JobState, rungs: list[Rung]) -> tuple[str, str]:
         return "", ""
     detail = ""
     for rung in rungs:
-        plan = make_plan(state, job, rung)
+        plan = make_plan(state, job, rung, candidates)
         if plan is None:
             continue
         asked = sum(count for _, count in rung.chips)
@@ -46,12 +46,12 @@ def reclaim(work: Work, job: JobState, rungs: list[Rung]) -> tuple[str, str]:
     return ("RECLAIM_CAP", detail) if detail else ("", "")
 
 
-def make_plan(state: State, job: JobState, rung: Rung) -> Plan | None:
+def make_plan(state: State, job: JobState, rung: Rung, candidates: Candidates) -> Plan | None:
     """Find the cheapest way to free a rung, part by part; None where it can't be freed or needs no freeing."""
     need = state.amounts_of(rung)
     plan = Plan()
     for part in rung.parts:
-        open_to = victims(state, job, need, part.pool)
+        open_to = candidates.of(job, need, part.pool)
         if not _free_part(state, job, part, open_to, plan):
             return None
     whole = len(plan.nodes) == len(set(plan.nodes)) == rung.nodes
@@ -63,16 +63,16 @@ def _free_part(state: State, job: JobState, part: RungPart, open_to: list[Victim
     best: tuple[int, int, list[Victim]] | None = None
     in_domain: dict[Domain, list[tuple[Victim, int]]] = {}
     for victim in open_to:
-        for domain, count in _spread(state, victim, part.level).items():
+        for domain, count in victim.nodes_by(state, part.level).items():
             in_domain.setdefault(domain, []).append((victim, count))
-    for domain in state.nodes.trees[part.pool].at(part.level):
-        found = _cheapest(state, domain, part.nodes, in_domain.get(domain, []), plan)
+    for domain, rows in in_domain.items():
+        found = _cheapest(state, domain, part.nodes, rows, plan)
         if found is not None:
             cost = sum(victim.chips for victim in found if victim.attempt.id not in plan.taken)
             if best is None or (cost, domain.number) < best[:2]:
                 best = (cost, domain.number, found)
     if best is None:
-        return False
+        return _take_free(state, part, plan)
     for victim in best[2]:
         if victim.attempt.id not in plan.taken:
             plan.taken[victim.attempt.id] = victim
@@ -83,6 +83,15 @@ def _free_part(state: State, job: JobState, part: RungPart, open_to: list[Victim
     spare_room = [n for n in pick(domain, domain.free) if n not in plan.nodes]
     plan.nodes = (*plan.nodes, *gone, *spare_room[: part.nodes - len(gone)])
     return True
+
+
+def _take_free(state: State, part: RungPart, plan: Plan) -> bool:
+    """Take a part that needs nobody to leave from free nodes."""
+    with state.nodes.lent((), plan.nodes):
+        domain = state.nodes.trees[part.pool].find(part.nodes, part.level)
+        if domain is not None:
+            plan.nodes = (*plan.nodes, *pick(domain, part.nodes))
+    return domain is not None
 
 
 def _cheapest(
@@ -141,16 +150,6 @@ def _still_over(state: State, victim: Victim, left: dict[tuple[int, int], int]) 
 def _count_out(victim: Victim, left: dict[tuple[int, int], int]) -> None:
     key = (victim.queue, victim.kind)
     left[key] = left.get(key, 0) + victim.chips
-
-
-def _spread(state: State, victim: Victim, level: int) -> dict[Domain, int]:
-    """Count the nodes that a victim would free by domain."""
-    found: dict[Domain, int] = {}
-    for number in victim.nodes:
-        if state.nodes.ready[number]:
-            domain = domain_at(state.nodes.leaf[number], level)
-            found[domain] = found.get(domain, 0) + 1
-    return found
 
 
 def _can_pin(state: State, job: JobState, number: int) -> bool:

@@ -3,9 +3,11 @@
 Jobs behind may still use held nodes if their time limit ends before the gang can start (backfill). Must not evict.
 """
 
+import numpy as np
+import numpy.typing as npt
+
 from argosy.contracts.policy import SECOND_US
 from argosy.control.change import Reserved, Unreserved
-from argosy.control.domains import Domain, domain_at
 from argosy.control.nodes import FOREVER
 from argosy.control.place import end_of
 from argosy.control.rungs import Rung, RungPart
@@ -14,6 +16,8 @@ from argosy.control.work import Work
 
 LEAVING_US = 30 * SECOND_US
 """What a node that is being left is reckoned to take."""
+
+Array = npt.NDArray[np.int64]
 
 
 def reserve(work: Work, job: JobState, rung: Rung) -> bool:
@@ -56,7 +60,7 @@ def _choose(state: State, job: JobState, rung: Rung) -> tuple[int, tuple[int, ..
     numbers: list[int] = []
     from_us = state.now_us
     for part in rung.parts:
-        found = _soonest(state, job, part, set(numbers))
+        found = _soonest(state, job, part, numbers)
         if found is None:
             return None
         from_us = max(from_us, found[0])
@@ -64,45 +68,43 @@ def _choose(state: State, job: JobState, rung: Rung) -> tuple[int, tuple[int, ..
     return from_us, tuple(numbers)
 
 
-def _soonest(state: State, job: JobState, part: RungPart, taken: set[int]) -> tuple[int, list[int]] | None:
+def _soonest(state: State, job: JobState, part: RungPart, taken: list[int]) -> tuple[int, list[int]] | None:
     """Find the domain in which enough nodes of a part are free first; of equals the one with most free now."""
-    best: tuple[tuple[int, int, int], list[int]] | None = None
-    times = free_times(state, job, part.pool)
-    by_domain: dict[int, list[tuple[int, int]]] = {}
-    domains: dict[int, Domain] = {}
-    for number, time_us in times.items():
-        if number not in taken:
-            domain = domain_at(state.nodes.leaf[number], part.level)
-            domains[id(domain)] = domain
-            by_domain.setdefault(id(domain), []).append((time_us, number))
-    for key, rows in by_domain.items():
-        if len(rows) < part.nodes:
-            continue
-        rows.sort()
-        chosen = rows[: part.nodes]
-        free_now = sum(time_us <= state.now_us for time_us, _ in chosen)
-        rank = (chosen[-1][0], -free_now, domains[key].number)
-        if best is None or rank < best[0]:
-            best = (rank, [number for _, number in chosen])
-    return None if best is None else (best[0][0], best[1])
+    numbers, times = free_times(state, job, part.pool, taken)
+    leaf = state.nodes.leaf
+    domains = np.fromiter((leaf[number].above[part.level].number for number in numbers), np.int64, len(numbers))
+    order = np.lexsort((np.array(numbers, np.int64), times, domains))
+    domains, times = domains[order], times[order]
+    starts = np.flatnonzero(np.diff(domains, prepend=-1))
+    sizes = np.diff(starts, append=len(domains))
+    starts = starts[sizes >= part.nodes]
+    if not len(starts):
+        return None
+    last = times[starts + part.nodes - 1]
+    soonest = starts[last == last.min()]
+    free_now = [int((times[begin : begin + part.nodes] <= state.now_us).sum()) for begin in soonest]
+    begin = int(soonest[int(np.argmax(free_now))])
+    return int(last.min()), [numbers[index] for index in order[begin : begin + part.nodes]]
 
 
-def free_times(state: State, job: JobState, pool: int) -> dict[int, int]:
+def free_times(state: State, job: JobState, pool: int, taken: list[int]) -> tuple[list[int], Array]:
     """Say when each node of a pool is free for a job, by time limits; nodes that it can't have are left out."""
     nodes, now_us = state.nodes, state.now_us
     limit_us = end_of(state, job) - now_us
-    found = {}
-    for number in nodes.of_pool(pool):
-        lock = nodes.lock[number]
-        if not nodes.ready[number] or nodes.spare[number] or lock not in ("", job.id) or number in job.avoid:
+    closed = {*job.avoid, *taken}
+    ready, spare, lock, holders = nodes.ready, nodes.spare, nodes.lock, nodes.holder
+    numbers, times = [], []
+    for number in nodes.members[pool]:
+        if not ready[number] or spare[number] or (lock[number] and lock[number] != job.id) or number in closed:
             continue
-        holder = state.attempts.get(nodes.holder[number])
-        if not nodes.holder[number]:
+        holder = holders[number]
+        if not holder:
             time_us = now_us
-        elif nodes.leaving[number] or holder is None:
+        elif nodes.leaving[number] or holder not in state.attempts:
             time_us = now_us + LEAVING_US
         else:
-            time_us = holder.ends_us
+            time_us = state.attempts[holder].ends_us
         if nodes.until_us[number] >= FOREVER or time_us + limit_us <= nodes.until_us[number]:
-            found[number] = time_us
-    return found
+            numbers.append(number)
+            times.append(time_us)
+    return numbers, np.array(times, np.int64)

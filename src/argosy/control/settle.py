@@ -9,6 +9,7 @@ from argosy.control.place import Room
 from argosy.control.reclaim import reclaim
 from argosy.control.reserve import give_up, reserve
 from argosy.control.state import Blocked, JobState
+from argosy.control.victims import Candidates
 from argosy.control.why import BLOCKED
 from argosy.control.work import Work
 
@@ -21,6 +22,7 @@ class Helper:
     def __init__(self, work: Work, room: Room) -> None:
         self.work, self.state, self.room = work, work.state, room
         self.tries = 0
+        self.candidates = Candidates(work.state)
         self.holds: dict[int, int] = {}
         self.lacked: dict[tuple[int, object, int], Blocked] = {}
         self.unknown = False
@@ -68,7 +70,7 @@ class Helper:
             self.work.want_pass()
             return BLOCKED
         self.tries += 1
-        code, detail = reclaim(self.work, job, [shape.rungs[index] for index in entitled])
+        code, detail = reclaim(self.work, job, [shape.rungs[index] for index in entitled], self.candidates)
         if code == "RECLAIMING":
             self.room.forget()
             self.lacked.clear()

@@ -3,10 +3,10 @@
 Reads the state and changes nothing. Must not know which of them are cheapest.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from argosy.contracts.policy import SECOND_US
+from argosy.control.domains import Domain
 from argosy.control.quota import Amounts
 from argosy.control.rungs import Rung
 from argosy.control.state import AttemptState, JobState, State
@@ -15,7 +15,7 @@ SHRINK, BORROWED, LOWER = range(3)
 FLOORS = "serving floors"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Victim:
     """One attempt and what it would lose. stage: SHRINK, BORROWED or LOWER. smaller: what it runs at after shrinking.
 
@@ -30,38 +30,68 @@ class Victim:
     nodes: tuple[int, ...]
     chips: int
     smaller: Rung | None = None
+    spread: dict[int, dict[Domain, int]] = field(default_factory=dict)
+
+    def nodes_by(self, state: State, level: int) -> dict[Domain, int]:
+        """Count the nodes that it would free by domain of a level; nodes that are not ready free nothing."""
+        found = self.spread.get(level)
+        if found is None:
+            found = self.spread[level] = {}
+            ready, leaf = state.nodes.ready, state.nodes.leaf
+            for number in self.nodes:
+                if ready[number]:
+                    domain = leaf[number].above[level]
+                    found[domain] = found.get(domain, 0) + 1
+        return found
 
 
-def victims(state: State, job: JobState, need: Amounts, pool: int) -> list[Victim]:
-    """List whom a job may take nodes of a pool from, in no particular order of worth but always the same one."""
-    queue, kind = state.queue_of(job), state.kind_of_pool(pool)
-    depth = state.quota.depth(queue, need)
-    found: list[Victim] = []
-    for name in sorted(state.holding[pool]):
-        attempt = state.attempts[name]
-        other = state.jobs[attempt.job]
-        if other.id == job.id or not _may_be_hit(state, other):
-            continue
-        place = state.queue_of(other)
-        if place == queue:
-            spared = attempt.amounts
-            if other.claim.priority < job.claim.priority and state.quota.depth(queue, need, spared) == 0:
-                found += _ways(state, attempt, other, LOWER, kind)
-        elif _is_owed(state, queue, place, depth, kind):
-            found += _ways(state, attempt, other, BORROWED, kind)
-    return found
+class Candidates:
+    """Whom jobs may take nodes from, for one pass; what an attempt would lose is worked out once."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._known: dict[tuple[str, int, int, int], Victim | None] = {}
+
+    def of(self, job: JobState, need: Amounts, pool: int) -> list[Victim]:
+        """List whom a job may take nodes of a pool from, always in the same order."""
+        state = self.state
+        queue, kind = state.queue_of(job), state.kind_of_pool(pool)
+        depth = state.quota.depth(queue, need)
+        owed: dict[int, bool] = {}
+        found: list[Victim] = []
+        for name in sorted(state.holding[pool]):
+            attempt = state.attempts[name]
+            other = state.jobs[attempt.job]
+            if other.id == job.id or not _may_be_hit(state, other):
+                continue
+            place = state.queue_of(other)
+            if place not in owed:
+                owed[place] = place != queue and _is_owed(state, queue, place, depth, kind)
+            stage = BORROWED if owed[place] else -1
+            if place == queue and other.claim.priority < job.claim.priority:
+                stage = LOWER if state.quota.depth(queue, need, attempt.amounts) == 0 else -1
+            victim = self._victim(attempt, other, stage, kind) if stage >= 0 else None
+            if victim is not None:
+                found.append(victim)
+        return found
+
+    def _victim(self, attempt: AttemptState, job: JobState, stage: int, kind: int) -> Victim | None:
+        key = (attempt.id, attempt.generation, stage, kind)
+        if key not in self._known:
+            self._known[key] = _way(self.state, attempt, job, stage, kind)
+        return self._known[key]
 
 
 def _may_be_hit(state: State, job: JobState) -> bool:
     """Say whether a job may lose nodes: the protected, recent or frequent victims and those on the move may not."""
     rules = state.policy.reclaim
-    recent = state.now_us - job.evicted_us < rules.cooldown_s * SECOND_US
-    spent = job.spent.get("preemption", 0) >= state.policy.retries.preemption
     return (
         job.state in ("preparing", "running")
         and job.claim.preemptible
+        and state.now_us - job.evicted_us >= rules.cooldown_s * SECOND_US
+        and job.evictions < rules.evictions_at_most
         and job.claim.queue not in rules.never_from
-        and not (recent or spent or job.evictions >= rules.evictions_at_most)
+        and job.spent.get("preemption", 0) < state.policy.retries.preemption
     )
 
 
@@ -77,20 +107,19 @@ def _is_owed(state: State, queue: int, other: int, depth: int, kind: int) -> boo
     return state.quota.over(other, kind) and state.quota.over(below_theirs[-1], kind)
 
 
-def _ways(state: State, attempt: AttemptState, job: JobState, stage: int, kind: int) -> Iterator[Victim]:
+def _way(state: State, attempt: AttemptState, job: JobState, stage: int, kind: int) -> Victim | None:
     """Give the way to take nodes from an attempt: by shrinking where it can, else all of them."""
     queue, priority = state.queue_of(job), job.claim.priority
     smaller = _smaller(attempt, job)
     if smaller is not None:
-        keep = smaller.parts[0].nodes
-        nodes = attempt.all_nodes()[keep:]
-        chips = len(nodes) * state.nodes.pools[smaller.parts[0].pool].chips_per_node
-        yield Victim(attempt, SHRINK, priority, queue, kind, nodes, chips, smaller)
-        return
+        part = smaller.parts[0]
+        nodes = attempt.all_nodes()[part.nodes :]
+        chips = len(nodes) * state.nodes.pools[part.pool].chips_per_node
+        return Victim(attempt, SHRINK, priority, queue, kind, nodes, chips, smaller)
     if job.claim.kind == "serve" and FLOORS in state.policy.reclaim.never_from:
-        return
+        return None
     chips = sum(count for _, count in attempt.rung.chips)
-    yield Victim(attempt, stage, priority, queue, kind, attempt.all_nodes(), chips)
+    return Victim(attempt, stage, priority, queue, kind, attempt.all_nodes(), chips)
 
 
 def _smaller(attempt: AttemptState, job: JobState) -> Rung | None:

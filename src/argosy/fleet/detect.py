@@ -170,8 +170,8 @@ def _cpu_notes(cpuinfo: Path) -> list[str]:
     if not re.search(r"^flags\b.*\bavx512f\b", _read(cpuinfo), re.MULTILINE):
         return []
     return [
-        "this CPU has AVX-512 and the catalogue's cpu is half a core with AVX2: one here may do several times that figure, "
-        "so MFU can pass 100 %; give your own by --catalogue, docs/chips.md says how"
+        "this CPU has AVX-512 and the catalogue's cpu is half a core with AVX2: one here may do several times that, so "
+        "MFU can pass 100 %; give your own figure by --catalogue, docs/chips.md says how"
     ]
 
 

@@ -218,7 +218,10 @@ class _Search:
             return []
         found = [free]
         aligned_s = float(self._rings_s(free.parts).max())
-        for kept in self._restricted(pool, free) if free.sync[0] > ALIGNED * aligned_s else ():
+        narrower = list(self._restricted(pool, free)) if free.sync[0] > ALIGNED * aligned_s else []
+        if sum(free.sync) > free.seconds:
+            narrower += self._alone(pool)
+        for kept in narrower:
             settled = self._settle(kept, limits)
             if settled is not None:
                 found.append(settled)
@@ -245,6 +248,14 @@ class _Search:
                 if len(kept) not in sizes:
                     sizes.add(len(kept))
                     yield kept
+
+    def _alone(self, pool: Sequence[Column]) -> list[list[Column]]:
+        """Give by class the replicas that use no other: where summing costs most, fewer chips may be faster."""
+        of_class = [
+            [column for column in pool if {c.chip_class for c in column.template.choices} == {chip_class}]
+            for chip_class in range(len(self.counts))
+        ]
+        return [columns for columns in of_class if columns and len(columns) < len(pool)]
 
     def _settle(self, pool: Sequence[Column], limits: Floats) -> _Relaxed | None:
         """Solve over these replicas alone."""
@@ -354,7 +365,7 @@ class _Search:
         seconds, prices = relaxed.seconds, relaxed.prices
 
         def excess(column: Column) -> float:
-            return column.worth(seconds) / float(prices @ column.chips)
+            return column.worth(max(seconds, column.pace.fill_s)) / float(prices @ column.chips)
 
         own = {template.choices for template, _ in relaxed.parts}
         pool = {c.template: c for c in relaxed.columns if others or c.template.choices in own}
@@ -369,7 +380,8 @@ class _Search:
                 whole = sorted({max(1, int(count)), int(count) + 1})
                 for template in partitions(pricer, column.template.choices, seconds, whole):
                     pool.setdefault(template, column_of(self.problem, template))
-        return sorted((c for c in pool.values() if c.worth(seconds) > 0), key=excess, reverse=True)[:POOL_MAX]
+        longest_s = seconds * MUCH_LONGER
+        return sorted((c for c in pool.values() if c.worth(longest_s) > 0), key=excess, reverse=True)[:POOL_MAX]
 
     def _integer(self, pool: Sequence[Column], seconds: float) -> Floats | None:
         worth = np.array([column.template.microbatch_size * _microbatches(column, seconds) for column in pool])
