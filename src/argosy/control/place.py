@@ -112,40 +112,37 @@ class Room:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._largest: dict[tuple[int, int], int] = {}
+        self._unknown = [-1] * len(LEVELS)
+        self._largest = [self._unknown[:] for _ in state.nodes.pools]
         self._lacked: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
-    def maybe(self, job: JobState, parts: tuple[tuple[int, int, int], ...]) -> bool:
-        """Say whether a search for these (pool, level, nodes) is worth it."""
-        state = self.state
-        special = bool(job.avoid) or job.id in state.reservations
+    def maybe(self, parts: tuple[tuple[int, int, int], ...], end_us: int) -> bool:
+        """Say whether a search for these (pool, level, nodes), free until then, is worth it for an ordinary job."""
         for pool, level, nodes in parts:
-            known = self._largest.get((pool, level))
-            if known is None:
-                known = self._largest[pool, level] = state.nodes.trees[pool].largest(level).free
-            if nodes <= known or special:
+            known = self._largest[pool][level]
+            if known < 0:
+                known = self._largest[pool][level] = self.state.nodes.trees[pool].largest(level).free
+            if nodes <= known:
                 continue
-            if not state.nodes.withheld[pool]:
+            if not self.state.nodes.withheld[pool]:
                 return False
-            end_us = end_of(state, job)
-            lacked = self._lacked.get((pool, level), ())
-            if any(nodes >= count and end_us >= until_us for count, until_us in lacked):
-                return False
+            for count, until_us in self._lacked.get((pool, level), ()):
+                if nodes >= count and end_us >= until_us:
+                    return False
         return True
 
-    def lacked(self, job: JobState, parts: tuple[tuple[int, int, int], ...]) -> None:
-        """Remember that a search found nothing; only a single part says where."""
-        if len(parts) == 1 and not job.avoid and job.id not in self.state.reservations:
+    def lacked(self, parts: tuple[tuple[int, int, int], ...], end_us: int) -> None:
+        """Remember that a search for an ordinary job found nothing; only a single part says where."""
+        if len(parts) == 1:
             pool, level, nodes = parts[0]
-            self._lacked.setdefault((pool, level), []).append((nodes, end_of(self.state, job)))
+            self._lacked.setdefault((pool, level), []).append((nodes, end_us))
 
     def changed(self, parts: tuple[tuple[int, int, int], ...]) -> None:
         """Note that free nodes of these pools became fewer."""
         for pool, _, _ in parts:
-            for level in range(len(LEVELS)):
-                self._largest.pop((pool, level), None)
+            self._largest[pool] = self._unknown[:]
 
     def forget(self) -> None:
         """Note that nodes became free, or are no longer held for somebody."""
-        self._largest.clear()
+        self._largest = [self._unknown[:] for _ in self._largest]
         self._lacked.clear()

@@ -31,7 +31,9 @@ class Helper:
         """Reclaim for a blocked job, else hold nodes for it; give what to note of it."""
         state = self.state
         shape = state.shapes[lane.group[1]]
-        standing = state.reservations.get(job.id)
+        standing = state.reservations.get(job.id) if lane.group[3] else None
+        if not closed and standing is None and not self._may_help(lane):
+            return BLOCKED
         usable = [
             index
             for index, rung in enumerate(shape.rungs)
@@ -53,6 +55,16 @@ class Helper:
                 return found
         self._hold(lane, job, usable)
         return found
+
+    def _may_help(self, lane: Lane) -> bool:
+        """Say at little cost whether a group without nodes held for it may get any."""
+        shape = self.state.shapes[lane.group[1]]
+        if min(lane.depths) < len(self.state.quota.rows[lane.queue].path) and (lane.queue, shape) not in self.idle:
+            return True
+        most = self.state.policy.reservations
+        return any(
+            nodes > 1 and self.holds.get(pool, 0) < most for parts in shape.parts[:1] for pool, _, nodes in parts
+        )
 
     def finish(self) -> None:
         """Look again when gangs whose start nobody can tell may have nodes held for them."""

@@ -4,8 +4,9 @@ Dynamic programming over (stages from the last, first layer, choice) for a grid 
 once; then, for chosen classes of chips, the exact partition of layers. Must not know how replicas are combined.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ DEPTHS_WORSE = 2
 Mask = NDArray[np.bool_]
 Singles = NDArray[np.float32]
 INFINITE = np.float32(np.inf)
+Goal = Callable[[Floats, Floats], Floats]
+"""What a partition is chosen by: (sum of its stages' times, its slowest stage's) -> cost, lowest best."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +174,11 @@ def column_of(problem: MixProblem, template: Template) -> Column:
     return Column(template=template, pace=pace(problem, table, picked, template.ends), chips=problem.chips(template))
 
 
+def _span(microbatches: int, sums: Floats, tops: Floats) -> Floats:
+    """Time from the first micro-batch in to the last one out."""
+    return sums + (microbatches - 1) * tops
+
+
 def partitions(
     pricer: Pricer, choices: Sequence[Choice], seconds: float, microbatches: Sequence[int] = ()
 ) -> list[Template]:
@@ -185,8 +193,8 @@ def partitions(
     if not len(limits):
         return []
     coarse = limits[np.unique(np.linspace(0, len(limits) - 1, LIMITS_COARSE).astype(int))]
-    goals = [lambda sums, tops: (sums - seconds) / tops]
-    goals += [lambda sums, tops, count=count: sums + (count - 1) * tops for count in microbatches]
+    goals: list[Goal] = [lambda sums, tops: (sums - seconds) / tops]
+    goals += [partial(_span, count) for count in microbatches]
     found = []
     sums, _ = cut.sums(coarse)
     for goal in goals:
