@@ -48,3 +48,18 @@ class TestFork:
         with pytest.raises(InfrastructureError, match="is gone"):
             server[0].fork(3, tmp_path / "rank-3.log", threads=0, append=False)
         assert descriptors() == before
+
+    def test_a_request_that_arrived_is_no_failure(self, server, tmp_path, monkeypatch):
+        """A server that took a request and ended at once once made the agent call that request unsent."""
+        made, far = server
+        whole = socket.send_fds
+
+        def send_and_lose(connection, buffers, descriptors):
+            sent = whole(connection, buffers, descriptors)
+            far.close()
+            return sent
+
+        monkeypatch.setattr(ranks.socket, "send_fds", send_and_lose)
+        rank = made.fork(3, tmp_path / "rank-3.log", threads=0, append=False)
+        assert rank.number == 3
+        os.close(rank.pipe)

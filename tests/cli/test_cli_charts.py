@@ -75,7 +75,7 @@ class TestRows:
         )
         tree = ET.fromstring(picture)
         rectangle = next(node for node in tree.iter() if node.tag.endswith("rect") and len(node))
-        assert float(rectangle.get("width", "0")) == pytest.approx((1260 - 12 - 290) / 2, abs=1)
+        assert float(rectangle.get("width", "0")) == pytest.approx((1260 - 12 - 310) / 2, abs=1)
         assert rectangle[0].text == "forward <0>: 0.0 to 50.0 ms"
 
     def test_colours_are_explained(self) -> None:

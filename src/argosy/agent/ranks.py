@@ -130,7 +130,8 @@ class RankServer:
         line = write_line(request)
         try:
             sent = socket.send_fds(self._connection, [line], descriptors) if descriptors else 0
-            self._connection.sendall(line[sent:])
+            if rest := line[sent:]:  # sending nothing fails, too, where the other end has just gone
+                self._connection.sendall(rest)
         except OSError as error:
             raise InfrastructureError(
                 f"the fork server's process for this node is gone: {error.strerror or error}"

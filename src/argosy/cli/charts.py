@@ -16,7 +16,7 @@ WIDTH_PX, HEIGHT_PX = 620, 240
 LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 24, 34
 # A line of more points than pixels is not read; it is thinned to its lowest and highest of each group.
 POINTS_MAX = 600
-ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX, HEAD_PX = 22, 290, 1260, 26, 26
+ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX, HEAD_PX = 22, 310, 1260, 26, 26
 SMALLEST_PX = 0.4
 
 STYLE = """
@@ -96,7 +96,7 @@ def row_chart(rows: Sequence[Row], end_ms: float = 0.0, *, title: str = "") -> s
     for tick in time.ticks:
         x = time.at(tick)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 15}">{tick_text(tick, time)}</text>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 15}">{tick_text(tick, time)} ms</text>')
     parts += _keys(bottom)
     for index, row in enumerate(rows):
         parts += _drawn_row(row, top + index * ROW_PX, time)
@@ -170,13 +170,12 @@ def _legend(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _keys(bottom: int) -> Iterator[str]:
-    """Say what the colours mean, and the axis's unit, below the labels."""
-    x = 4
+    """Say what the colours mean, below the labels."""
+    x = 4.0
     for kind, name in NAMES.items():
         yield f'<rect class="{kind}" x="{x}" y="{bottom + 7}" width="9" height="9"/>'
         yield f'<text class="key" x="{x + 13}" y="{bottom + 15}">{name}</text>'
-        x += 24 + 6 * len(name)
-    yield f'<text class="unit" x="{x}" y="{bottom + 15}">ms</text>'
+        x += 21 + 6.5 * len(name)
 
 
 def _drawn_row(row: Row, y: float, time: Axis) -> Iterator[str]:

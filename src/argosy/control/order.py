@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from argosy.contracts.policy import SECOND_US
 from argosy.control.decay import average, faded
 from argosy.control.nodes import FOREVER
-from argosy.control.state import GroupKey, QueueUse, State
+from argosy.control.sieve import Sieve
+from argosy.control.state import BLOCKED, GroupKey, QueueUse, State
 from argosy.control.wishes import Wishes
 
 Key = tuple[int, int, tuple[int, ...], int]
@@ -19,11 +20,12 @@ Key = tuple[int, int, tuple[int, ...], int]
 class Lane:
     """One group in the pass. depths, allowed: of its rungs, as of version `seen` of its queue."""
 
-    __slots__ = ("allowed", "depths", "group", "queue", "seen", "tier")
+    __slots__ = ("allowed", "depths", "group", "hopeless", "queue", "seen", "tier")
 
     def __init__(self, group: GroupKey, depths: list[int], allowed: list[bool]) -> None:
         self.group, self.queue, self.depths, self.allowed = group, group[0], depths, allowed
         self.seen = 0
+        self.hopeless = False
         self.tier = min(depths, default=0)
 
 
@@ -60,6 +62,7 @@ class Order:
         self._heap: list[tuple[Key, int]] = []
         self._queued: set[GroupKey] = set()
         self._arrivals = -1
+        self.wanted: set[int] = set()
         self._shares: list[tuple[int, ...] | None] = [None] * len(state.quota.rows)
         self._add_new()
 
@@ -99,6 +102,18 @@ class Order:
         """Put a lane back to be tried with more borrowing."""
         self.lanes[lane].tier = tier
         self._put(lane, self.state.waiting[self.lanes[lane].group][0])
+
+    def drop_hopeless(self) -> None:
+        """Set aside all lanes that no free node suffices for: nothing more is freed in this pass."""
+        for line in self._lines.values():
+            for bucket in line.buckets:
+                gone = [entry for entry in bucket if self.lanes[entry[2]].hopeless]
+                if gone and not line.strict:
+                    bucket[:] = [entry for entry in bucket if not self.lanes[entry[2]].hopeless]
+                    heapq.heapify(bucket)
+                    groups = [self.lanes[entry[2]].group for entry in gone]
+                    self._queued.difference_update(groups)
+                    self.state.why.update(dict.fromkeys(groups, BLOCKED))
 
     def used(self, queue: int) -> None:
         """Note that a queue's use changed, and with it the shares of all that share an ancestor."""
@@ -150,24 +165,32 @@ class Order:
     def _add_new(self) -> None:
         """Take in groups that are new: all at first, later those of jobs that came back meanwhile."""
         state = self.state
-        waiting = state.waiting if self._arrivals < 0 else dict.fromkeys(state.arrived)
+        first = self._arrivals < 0
+        waiting = state.waiting if first else dict.fromkeys(state.arrived)
         fresh = [g for g in waiting if g in state.waiting and g not in self._queued and g not in state.why]
         self._arrivals = state.arrivals
         state.arrived.clear()
         wishes = Wishes(state, fresh)
-        orders = [queue.order for queue in state.policy.queues]
-        for index, group in enumerate(fresh):
+        strict = [queue.order == "strict" for queue in state.policy.queues]
+        kept, hopeless = range(len(fresh)), set[int]()
+        if first:
+            sieve = Sieve(state, fresh, wishes, strict)
+            self.wanted, kept, hopeless = sieve.wanted, sieve.kept, sieve.hopeless
+            state.why.update(dict.fromkeys((fresh[index] for index in sieve.rest), BLOCKED))
+        for index in kept:
+            group = fresh[index]
+            self._queued.add(group)
             begin, end = wishes.start[index], wishes.start[index + 1]
             lane = Lane(group, wishes.depth[begin:end], wishes.allowed[begin:end])
             lane.seen = self.versions[lane.queue]
+            lane.hopeless = index in hopeless
             line = self._lines.get(lane.queue)
             if line is None:
                 tiers = len(state.quota.rows[lane.queue].path) + 1
-                line = self._lines[lane.queue] = Line(lane.queue, orders[lane.queue] == "strict", tiers)
+                line = self._lines[lane.queue] = Line(lane.queue, strict[lane.queue], tiers)
             priority, number, _ = state.waiting[group][0]
             line.bucket(lane.tier).append((priority, number, len(self.lanes)))
             self.lanes.append(lane)
-        self._queued.update(fresh)
         self._heap = []
         for line in self._lines.values():
             for bucket in line.buckets:

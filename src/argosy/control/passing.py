@@ -15,7 +15,7 @@ from argosy.control.spares import keep_spares
 from argosy.control.state import JobState, State
 from argosy.control.work import Work
 
-STARTS_MAX = 1_000
+STARTS_MAX = 500
 
 
 class Pass:
@@ -30,7 +30,6 @@ class Pass:
         self.room = Room(work.state)
         self.helper = Helper(work, self.room)
         self.starts = 0
-        self.wanted: set[int] = set()
 
 
 def run_pass(work: Work) -> None:
@@ -46,7 +45,7 @@ def run_pass(work: Work) -> None:
             break
         _look_at(run, number)
     run.helper.finish()
-    grow(work, run.wanted)
+    grow(work, run.order.wanted)
 
 
 def count_capacity(state: State) -> None:
@@ -82,21 +81,14 @@ def _look_at(run: Pass, number: int) -> None:
     if deeper:
         run.order.deeper(number, min(deeper))
         return
-    _note_wanted(run, lane)
     closed = run.closed.get(lane.queue, frozenset())
     noted = run.helper.help(lane, job, closed)
+    if run.helper.exhausted():
+        run.order.drop_hopeless()
     state.why[group] = replace(noted, closed=closed) if closed else noted
     if run.strict[lane.queue]:
         pools = {pool for rung in shape.rungs for pool, _ in rung.chips}
         run.closed[lane.queue] = closed | pools
-
-
-def _note_wanted(run: Pass, lane: Lane) -> None:
-    """Note the pools that a blocked job could use, had they enough free nodes: nobody may grow there."""
-    if len(run.wanted) < len(run.state.nodes.pools):
-        for allowed, parts in zip(lane.allowed, run.state.shapes[lane.group[1]].parts, strict=True):
-            if allowed and all(run.state.nodes.ready_count[pool] >= nodes for pool, _, nodes in parts):
-                run.wanted.update(pool for pool, _, _ in parts)
 
 
 def _start(run: Pass, lane: Lane, job: JobState, fits: list[int]) -> bool:

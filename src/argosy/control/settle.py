@@ -1,30 +1,29 @@
 """What to do for a job that nothing is free for: free nodes that it is owed, or hold some for it.
 
 Called by the pass for the first job of each blocked group; why it is blocked is `control.why`. Bounded: in one pass so
-many plans to reclaim are tried, and so many holds for each pool. Must not know the order of jobs.
+many jobs have nodes freed, and so many hold some in each pool. Must not know the order of jobs.
 """
 
 from argosy.control.order import Lane
 from argosy.control.place import Room
 from argosy.control.reclaim import reclaim
 from argosy.control.reserve import give_up, reserve
-from argosy.control.state import Blocked, JobState
+from argosy.control.state import BLOCKED, Blocked, JobState
 from argosy.control.victims import Candidates
-from argosy.control.why import BLOCKED
 from argosy.control.work import Work
 
-RECLAIMS_MAX = 256
+RECLAIMS_MAX = 64
 
 
 class Helper:
-    """Helps blocked jobs in one pass. lacked: (queue, part of the only rung) for which nothing could be freed."""
+    """Helps blocked jobs in one pass. lacked: (queue, shape) for which nothing could be freed; holds: by pool."""
 
     def __init__(self, work: Work, room: Room) -> None:
         self.work, self.state, self.room = work, work.state, room
-        self.tries = 0
+        self.reclaims, self.told = 0, False
         self.candidates = Candidates(work.state)
         self.holds: dict[int, int] = {}
-        self.lacked: dict[tuple[int, object, int], Blocked] = {}
+        self.lacked: dict[tuple[int, int], Blocked] = {}
         self.unknown = False
 
     def help(self, lane: Lane, job: JobState, closed: frozenset[int]) -> Blocked:
@@ -32,8 +31,10 @@ class Helper:
         state = self.state
         shape = state.shapes[lane.group[1]]
         standing = state.reservations.get(job.id) if lane.group[3] else None
-        if not closed and standing is None and not self._may_help(lane):
-            return BLOCKED
+        known = self.lacked.get((lane.queue, lane.group[1])) if not lane.group[3] else None
+        owed = known is None and min(lane.depths) < len(state.quota.rows[lane.queue].path)
+        if not (closed or standing or owed or self._has_hold(shape.parts[0])):
+            return known or BLOCKED
         usable = [
             index
             for index, rung in enumerate(shape.rungs)
@@ -46,25 +47,26 @@ class Helper:
             return BLOCKED
         if standing is not None and standing.expires_us:
             return BLOCKED
-        found = BLOCKED
-        levels = len(state.quota.rows[lane.queue].path)
-        entitled = [index for index in usable if lane.depths[index] < levels]
-        if entitled:
-            found = self._reclaim(lane, job, entitled)
+        if owed:
+            known = self._reclaim(lane, job, usable)
             if job.id in state.reservations and state.reservations[job.id].expires_us:
-                return found
+                return known
         self._hold(lane, job, usable)
-        return found
+        return known or BLOCKED
 
-    def _may_help(self, lane: Lane) -> bool:
-        """Say at little cost whether a group without nodes held for it may get any."""
-        shape = self.state.shapes[lane.group[1]]
-        if min(lane.depths) < len(self.state.quota.rows[lane.queue].path) and (lane.queue, shape) not in self.idle:
-            return True
+    def _has_hold(self, parts: tuple[tuple[int, int, int], ...]) -> bool:
+        """Say whether the pools of a gang have room for another hold."""
         most = self.state.policy.reservations
-        return any(
-            nodes > 1 and self.holds.get(pool, 0) < most for parts in shape.parts[:1] for pool, _, nodes in parts
-        )
+        gang = len(parts) > 1 or parts[0][2] > 1
+        return gang and all(self.holds.get(pool, 0) < most for pool, _, _ in parts)
+
+    def exhausted(self) -> bool:
+        """Say once that so many jobs had nodes freed that no more will in this pass."""
+        if self.reclaims < RECLAIMS_MAX or self.told:
+            return False
+        self.told = True
+        self.work.want_pass()
+        return True
 
     def finish(self) -> None:
         """Look again when gangs whose start nobody can tell may have nodes held for them."""
@@ -72,32 +74,27 @@ class Helper:
         if self.unknown and not any(purpose == "pass" for _, purpose, _ in state.timers):
             self.work.later(max(1.0, state.policy.hold_after_s), "pass")
 
-    def _reclaim(self, lane: Lane, job: JobState, entitled: list[int]) -> Blocked:
-        """Free nodes at the first rung where that can be done."""
-        shape = self.state.shapes[lane.group[1]]
-        key = (lane.queue, tuple(shape.parts[index] for index in entitled), job.claim.priority)
-        if key in self.lacked and not job.avoid:
-            return self.lacked[key]
-        if self.tries >= RECLAIMS_MAX:
-            self.work.want_pass()
+    def _reclaim(self, lane: Lane, job: JobState, usable: list[int]) -> Blocked:
+        """Free nodes at the first rung where that can be done; what fails once in a pass fails again."""
+        if self.reclaims >= RECLAIMS_MAX:
             return BLOCKED
-        self.tries += 1
-        code, detail = reclaim(self.work, job, [shape.rungs[index] for index in entitled], self.candidates)
-        if code == "RECLAIMING":
-            self.room.forget()
-            self.lacked.clear()
-            return Blocked(code, detail)
+        shape = self.state.shapes[lane.group[1]]
+        code, detail = reclaim(self.work, job, [shape.rungs[index] for index in usable], self.candidates)
         found = Blocked(code, detail) if code else BLOCKED
-        self.lacked[key] = found
+        if code == "RECLAIMING":
+            self.reclaims += 1
+            self.room.forget()
+        elif not lane.group[3]:
+            self.lacked[lane.queue, lane.group[1]] = found
         return found
 
     def _hold(self, lane: Lane, job: JobState, usable: list[int]) -> None:
         """Hold nodes for a gang at its best usable rung, for so many gangs a pool."""
-        state, most = self.state, self.state.policy.reservations
+        state = self.state
         shape = state.shapes[lane.group[1]]
         rung, need = shape.rungs[usable[0]], shape.needs[usable[0]]
         standing = job.id in state.reservations
-        if rung.nodes < 2 or any(self.holds.get(pool, 0) >= most for pool, _ in rung.chips):
+        if not self._has_hold(shape.parts[usable[0]]):
             if standing:
                 self._drop(job)
             return

@@ -95,6 +95,9 @@ class Blocked:
     closed: frozenset[int] = frozenset()
 
 
+BLOCKED = Blocked()
+
+
 class State:
     """The whole. why: what the last pass found for each waiting job's group; never logged, never restored.
 

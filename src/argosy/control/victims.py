@@ -51,12 +51,16 @@ class Candidates:
     def __init__(self, state: State) -> None:
         self.state = state
         self._known: dict[tuple[str, int, int, int], Victim | None] = {}
+        self._lowest: dict[int, dict[int, int]] = {}
+        self._owed: dict[tuple[int, int, int], bool] = {}
 
     def of(self, job: JobState, need: Amounts, pool: int) -> list[Victim]:
         """List whom a job may take nodes of a pool from, always in the same order."""
         state = self.state
         queue, kind = state.queue_of(job), state.kind_of_pool(pool)
         depth = state.quota.depth(queue, need)
+        if self._nobody(job, queue, depth, pool, kind):
+            return []
         owed: dict[int, bool] = {}
         found: list[Victim] = []
         for name in sorted(state.holding[pool]):
@@ -74,6 +78,25 @@ class Candidates:
             if victim is not None:
                 found.append(victim)
         return found
+
+    def _nobody(self, job: JobState, queue: int, depth: int, pool: int, kind: int) -> bool:
+        """Say at little cost that there is surely nobody: by the queues that hold nodes of a pool, and priorities."""
+        lowest = self._lowest.get(pool)
+        if lowest is None:
+            lowest = self._lowest[pool] = {}
+            for name in self.state.holding[pool]:
+                other = self.state.jobs[self.state.attempts[name].job]
+                place = self.state.queue_of(other)
+                lowest[place] = min(lowest.get(place, other.claim.priority), other.claim.priority)
+        if lowest.get(queue, job.claim.priority) < job.claim.priority:
+            return False
+        key = (queue, depth, pool)
+        if key not in self._owed:
+            # Use beyond what is owned only shrinks in a pass, so what is owed by nobody stays so.
+            self._owed[key] = any(
+                place != queue and _is_owed(self.state, queue, place, depth, kind) for place in lowest
+            )
+        return not self._owed[key]
 
     def _victim(self, attempt: AttemptState, job: JobState, stage: int, kind: int) -> Victim | None:
         key = (attempt.id, attempt.generation, stage, kind)

@@ -33,9 +33,6 @@ EARLY = ("QUEUE_DRAINING", "BACKOFF", "NO_OPTIONS")
 NEEDS_MAX = 6
 
 
-BLOCKED = Blocked()
-
-
 @dataclass(slots=True)
 class Judgement:
     """Why a job waits, by its rungs. rung: the one nearest to a start; needs: of all rungs, that one first."""

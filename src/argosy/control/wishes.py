@@ -17,7 +17,8 @@ Array = npt.NDArray[np.int64]
 class Wishes:
     """Rows, one for each rung of each group: group i has rows start[i] to start[i + 1].
 
-    depth: levels up to where the rung is entitled. allowed: no quota forbids it.
+    depth: levels up to where the rung is entitled. allowed: no quota forbids it. rows: the rung's row among all shapes;
+    queues, deep, may: queue, depth and allowed as arrays.
     """
 
     def __init__(self, state: State, groups: Sequence[GroupKey]) -> None:
@@ -32,6 +33,7 @@ class Wishes:
         within = np.arange(len(first)) - np.repeat(ends - counts, counts)
         needs = tables.needs[first + within] if len(first) else tables.needs[:0]
         depth, allowed = _judge(state, queues, needs)
+        self.rows, self.queues, self.deep, self.may = first + within, queues, depth, allowed
         self.depth: list[int] = depth.tolist()
         self.allowed: list[bool] = allowed.tolist()
 

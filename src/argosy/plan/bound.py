@@ -54,7 +54,7 @@ def batch_share(search: Search, batch: int, share: float) -> int:
 
 def alone_tokens_per_second(search: Search, part: Part, batch: int) -> float | None:
     """Give the throughput of the best plan on one class alone; None where the model does not fit on it."""
-    estimates = search.estimates([part], batch)[:TIMED_ALONE]
+    estimates = search.estimates([part], batch, TIMED_ALONE)
     return max((time_draft(estimate.draft).tokens_per_second for estimate in estimates), default=None)
 
 

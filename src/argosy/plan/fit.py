@@ -17,6 +17,8 @@ from argosy.plan.templates import needed_gb
 
 # For the cheapest plan fewer chips may do: halves of a class are tried down to one node.
 HALVINGS_MAX = 6
+# More classes than this are tried in full only: who wants fewer chips wants fewer kinds too.
+HALVED_CLASSES_MAX = 2
 TOO_LARGE = "No number of these chips holds it; a smaller train.microbatch_size or train.sequence_length needs less."
 
 
@@ -54,7 +56,7 @@ def check_prices(job: Job, classes: Sequence[ChipClass]) -> None:
 
 
 def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...]]:
-    """List how many chips of each class to try: all that the job may have; also halves where price counts.
+    """List how many chips of each class to try: all that the job may have; halves of one or two where price counts.
 
     When the job may not have all, classes with the most arithmetic (or the most for their price) are filled first.
     """
@@ -67,7 +69,7 @@ def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...
     if not all(counts.values()):
         return []
     choices = [counts]
-    if job.objective.goal != "fastest":
+    if job.objective.goal != "fastest" and len(classes) <= HALVED_CLASSES_MAX:
         for _ in range(HALVINGS_MAX):
             halved = {c.name: max(c.chips_per_node, choices[-1][c.name] // 2) for c in classes}
             if halved == choices[-1] or sum(halved.values()) >= sum(choices[-1].values()):
@@ -138,7 +140,7 @@ def smallest_chips(search: Search, chip_class: ChipClass, batch: int) -> int | N
     """
 
     def fits(nodes: int) -> bool:
-        return bool(search.estimates([Part(chip_class=chip_class, chips=nodes * chip_class.chips_per_node)], batch))
+        return bool(search.estimates([Part(chip_class=chip_class, chips=nodes * chip_class.chips_per_node)], batch, 1))
 
     shape = search.base.setting.shape
     replica_chips = max(tp_degrees(shape, [chip_class])) * min(shape.num_layers, DEPTH_MAX)

@@ -32,16 +32,26 @@ class Holding:
 
 def unit_gb(setting: Setting, unit: int, holding: Holding) -> float:
     """Give what a unit keeps through a step: weights, gradients, buffers, optimizer, activations; 10^9 bytes."""
-    state = state_bytes(setting.shape, unit, setting.numerics, tp=holding.tp, optimizer_shards=holding.shards)
-    split = setting.split(holding.microbatch_size, holding.tp)
-    kept = activation_bytes(setting.shape, unit, setting.numerics, split, holding.recompute)
-    return with_gaps(state.total + holding.held * kept)
+    state_key = ("state", unit, holding.tp, holding.shards)
+    if state_key not in setting.tables:
+        state = state_bytes(setting.shape, unit, setting.numerics, tp=holding.tp, optimizer_shards=holding.shards)
+        setting.tables[state_key] = state.total
+    key = ("activation", unit, holding.tp, holding.microbatch_size, holding.recompute)
+    if key not in setting.tables:
+        split = setting.split(holding.microbatch_size, holding.tp)
+        setting.tables[key] = activation_bytes(setting.shape, unit, setting.numerics, split, holding.recompute)
+    return with_gaps(setting.tables[state_key] + holding.held * setting.tables[key])
 
 
 def workspace_gb(setting: Setting, unit: int, holding: Holding) -> float:
     """Give what a unit needs besides while it runs backward; 10^9 bytes."""
-    split = setting.split(holding.microbatch_size, holding.tp)
-    return with_gaps(workspace_bytes(setting.shape, unit, setting.numerics, split, holding.recompute))
+    key = ("workspace", unit, holding.tp, holding.microbatch_size, holding.recompute)
+    if key not in setting.tables:
+        split = setting.split(holding.microbatch_size, holding.tp)
+        work_bytes = workspace_bytes(setting.shape, unit, setting.numerics, split, holding.recompute)
+        setting.tables[key] = with_gaps(work_bytes)
+    amount: float = setting.tables[key]
+    return amount
 
 
 def ends_gb(setting: Setting, chip_class: ChipClass, first: bool, last: bool, holding: Holding) -> float:

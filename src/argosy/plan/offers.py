@@ -39,7 +39,7 @@ def gather(search: Search, job: Job, classes: Sequence[ChipClass]) -> list[Offer
     for members in class_sets(classes):
         for parts in choose_parts(job, members):
             limit = TIMED_FULL if len(members) == len(classes) else TIMED_OTHERS
-            for estimate in search.estimates(parts, job.train.global_batch_size)[:limit]:
+            for estimate in search.estimates(parts, job.train.global_batch_size, limit):
                 if sum(estimate.draft.chips.values()) >= job.chips.minimum:
                     offers.append(Offer(timed=time_draft(estimate.draft), parts=parts))
     return offers

@@ -6,6 +6,7 @@ least one layer. Must not know what the times and bytes stand for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Tables of spans that are kept: one takes 8 x layers^2 bytes, and pipelines of other depths ask for the same.
+SPANS_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageCosts:
     """What layers cost on one stage of a pipeline.
 
@@ -43,10 +48,11 @@ def partition(stages: Sequence[StageCosts]) -> tuple[int, ...] | None:
     best = np.full(layers + 1, np.inf)
     best[0] = 0.0
     froms = []
+    rows = np.arange(layers + 1)
     for stage in stages:
-        reach = np.maximum(best[:, None], span_costs(stage))
-        froms.append(reach.argmin(axis=0))
-        best = reach.min(axis=0)
+        reach = np.maximum(best, span_costs(stage))
+        froms.append(reach.argmin(axis=1))
+        best = reach[rows, froms[-1]]
     if not np.isfinite(best[layers]):
         return None
     ends = [layers]
@@ -61,15 +67,19 @@ def may_fit(stages: Sequence[StageCosts]) -> bool:
     return bool(least_gb <= sum(stage.limit_gb for stage in stages))
 
 
+@lru_cache(maxsize=SPANS_KEPT)
 def span_costs(stage: StageCosts) -> Floats:
-    """Tabulate the time of layers i..j on a stage; infinite where they don't fit, or where there is none (j <= i)."""
+    """Tabulate by end j and start i the time of layers i..j on a stage.
+
+    Infinite where they don't fit, or where there is none (j <= i).
+    """
     layers = len(stage.layer_ms)
     times = np.concatenate([[0.0], np.cumsum(stage.layer_ms)])
     bytes_gb = np.concatenate([[0.0], np.cumsum(stage.layer_gb)])
-    costs: Floats = times[None, :] - times[:, None] + stage.fixed_ms
-    used_gb = bytes_gb[None, :] - bytes_gb[:, None] + stage.fixed_gb
+    costs: Floats = times[:, None] - times[None, :] + stage.fixed_ms
+    used_gb = bytes_gb[:, None] - bytes_gb[None, :] + stage.fixed_gb
     index = np.arange(layers + 1)
-    costs[(used_gb > stage.limit_gb) | (index[None, :] <= index[:, None])] = np.inf
+    costs[(used_gb > stage.limit_gb) | (index[:, None] <= index[None, :])] = np.inf
     return costs
 
 

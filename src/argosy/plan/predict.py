@@ -11,13 +11,11 @@ from argosy.model.flops import model_flops_utilization
 from argosy.network.wires import find_wire, send_ms
 from argosy.plan.cost import peak_tflops
 from argosy.plan.drafts import Draft, sketch, whole
-from argosy.plan.timeline import Timeline, simulate
+from argosy.plan.timeline import Timeline, steady
 
 MS_PER_HOUR = 3.6e6
 TOKENS_PRICED = 1e12
 HOLDUP_SHARE_MIN = 0.001
-# Two steps show the steady state, for every step after the first is alike.
-STEPS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +57,7 @@ def time_draft(draft: Draft) -> Timed:
     sequences = sum(g.count * g.microbatches * g.template.layout.microbatch_size for g in draft.groups)
     return Timed(
         draft=draft,
-        timeline=simulate(plan, steps=STEPS, detail=False),
+        timeline=steady(plan),
         tokens=sequences * draft.setting.sequence_length,
         dollars_per_hour=dollars_per_hour(draft),
     )
@@ -122,7 +120,7 @@ def exchanges_over(plan: Plan, *, long_link: bool) -> list[Exchange]:
 
 def lengthened_ms(plan: Plan, exchanges: Sequence[Exchange], step_ms: float) -> float:
     """Time by which exchanges lengthen a plan's step: what it would save to leave them out."""
-    return step_ms - simulate(without(plan, exchanges), steps=STEPS, detail=False).step_ms
+    return step_ms - steady(without(plan, exchanges)).step_ms
 
 
 def crossing_time_ms(plan: Plan, exchange: Exchange) -> float:

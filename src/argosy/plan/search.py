@@ -6,16 +6,20 @@ estimates; the timeline decides. Must not know prices nor what is asked for.
 
 import itertools
 import math
+from bisect import insort
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.contracts.fleet import ChipClass
 from argosy.model.shape import ModelShape
 from argosy.network.wires import find_wire, send_ms
+from argosy.plan.cost import Setting
 from argosy.plan.drafts import Draft, make_draft, sketch
 from argosy.plan.links import can_join
 from argosy.plan.schedules import choose_schedule
-from argosy.plan.templates import Layout, Template, make_template
+from argosy.plan.shares import Kind, least_time
+from argosy.plan.templates import Layout, Template, cost_at, make_template, total_ms
 
 MICROBATCH_SIZES = (1, 2, 4)
 RECOMPUTES = ("none", "full")
@@ -44,6 +48,16 @@ class Estimate:
     step_ms: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What may become a draft. zero_stages: to try in turn. least_ms: what it takes at least."""
+
+    choice: tuple[Choice, ...]
+    schedule: str
+    zero_stages: tuple[int, ...]
+    least_ms: float
+
+
 class Search:
     """Finds drafts for one job. base: a draft without groups; sizes, recomputes: what the job leaves open."""
 
@@ -54,18 +68,37 @@ class Search:
         self.known: dict[object, list[Choice]] = {}
         self.templates: dict[object, Template | None] = {}
 
-    def estimates(self, parts: Sequence[Part], batch: int) -> list[Estimate]:
-        """Guess drafts that use all of these parts for a batch, best first; at most a few dozen are worth timing."""
-        found: list[Estimate] = []
+    def estimates(self, parts: Sequence[Part], batch: int, limit: int) -> list[Estimate]:
+        """Guess drafts that use all of these parts for a batch; answers the best few, best first.
+
+        Candidates come by the least that their stages' work takes, so most are left out before they are drafts.
+        """
+        candidates: list[Candidate] = []
         for size in self.sizes:
             if batch % size:
                 continue
             for blocks in partitions(parts):
-                found += self.combined(blocks, batch, size)
-        return sorted(found, key=lambda estimate: estimate.step_ms)
+                candidates += self.combined(blocks, batch, size)
+        found: list[Estimate] = []
+        for candidate in sorted(candidates, key=lambda candidate: candidate.least_ms):
+            if len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms:
+                break
+            estimate = self.estimate(candidate, batch)
+            if estimate is not None:
+                insort(found, estimate, key=lambda estimate: estimate.step_ms)
+        return found[:limit]
 
-    def combined(self, blocks: Sequence[tuple[Part, ...]], batch: int, size: int) -> Iterator[Estimate]:
-        """Guess drafts of one choice a block, the batch shared by speed."""
+    def estimate(self, candidate: Candidate, batch: int) -> Estimate | None:
+        """Guess a candidate's draft, its optimizer whole if it fits so; None if it does not fit at all."""
+        for zero_stage in candidate.zero_stages:
+            base = replace(self.base, zero_stage=zero_stage)
+            draft = make_draft(base, candidate.choice, batch, candidate.schedule)
+            if draft is not None:
+                return Estimate(draft=draft, step_ms=guess_ms(draft))
+        return None
+
+    def combined(self, blocks: Sequence[tuple[Part, ...]], batch: int, size: int) -> Iterator[Candidate]:
+        """List candidates of one choice a block, the batch shared by speed."""
         sites = {part.chip_class.site for block in blocks for part in block}
         if not can_join(sites, self.base.links):
             return
@@ -73,39 +106,60 @@ class Search:
         powers = [sum(self.power(part) for part in block) for block in blocks]
         keep = max(1, min(CHOICES_MAX, int(COMBINATIONS_MAX ** (1 / len(blocks)))))
         lists = [
-            self.choices(block, max(1, round(batch / size * power / sum(powers))), size, shard)[:keep]
+            self.choices(block, max(1, round(batch / size * power / sum(powers))), size, shard, keep)
             for block, power in zip(blocks, powers, strict=True)
         ]
         for choice in itertools.product(*lists):
-            for zero_stage, schedule in itertools.product(zero_stages(choice, len(sites)), schedules(choice)):
-                draft = make_draft(replace(self.base, zero_stage=zero_stage), choice, batch, schedule)
-                if draft is not None:
-                    yield Estimate(draft=draft, step_ms=guess_ms(draft))
+            least_ms = least_work_ms(choice, batch // size)
+            stages = zero_stages(choice, len(sites))
+            for schedule in schedules(choice):
+                yield Candidate(choice=choice, schedule=schedule, zero_stages=stages, least_ms=least_ms)
 
     def power(self, part: Part) -> float:
         """Give a part's peak in TFLOPS, to share a batch by at first."""
         return part.chips * part.chip_class.chip.tflops[self.base.setting.precision]
 
-    def choices(self, block: tuple[Part, ...], microbatches: int, size: int, shard: bool) -> list[Choice]:
-        """List templates over the classes of a block with their counts, the quickest for so many micro-batches first.
+    def choices(self, block: tuple[Part, ...], microbatches: int, size: int, shard: bool, keep: int) -> list[Choice]:
+        """List templates over the classes of a block with their counts, the quickest few for so many micro-batches.
 
-        shard: the optimizer's state may be sharded over the replicas.
+        shard: the optimizer's state may be sharded over the replicas. Layouts come by the least they can take.
         """
-        key = (tuple((part.chip_class.name, part.chips) for part in block), microbatches, size, shard)
+        key = (tuple((part.chip_class.name, part.chips) for part in block), microbatches, size, shard, keep)
         if key not in self.known:
-            layouts = self.layouts(block, microbatches, size)
-            found = [c for layout in layouts if (c := self.fitted(layout, shard)) is not None]
-            self.known[key] = sorted(found, key=lambda choice: choice_ms(choice, microbatches))
+            found: list[tuple[float, Choice]] = []
+            tried = [(self.least_ms(layout, microbatches), layout) for layout in self.layouts(block, microbatches, size)]
+            for least_ms, layout in sorted(tried, key=lambda pair: pair[0]):
+                if len(found) >= keep and least_ms >= found[keep - 1][0]:
+                    break
+                choice = self.fitted(layout, shard)
+                if choice is not None:
+                    insort(found, (choice_ms(choice, microbatches), choice), key=lambda pair: pair[0])
+            self.known[key] = [choice for _, choice in found[:keep]]
         return self.known[key]
+
+    def least_ms(self, layout: Layout, microbatches: int) -> float:
+        """Give what a layout takes at least: its layers cut as evenly as if they could be split, nothing else.
+
+        Stages of speeds v take layers / sum of v a micro-batch; one micro-batch alone takes all layers at the fastest.
+        """
+        speeds = [1 / all_layers_ms(self.base.setting, layout, place) for place, _ in layout.runs]
+        pace_ms = 1 / sum(speed * stages for speed, (_, stages) in zip(speeds, layout.runs, strict=True))
+        return 1 / max(speeds) + (math.ceil(microbatches / layout.count) - 1) * pace_ms
 
     def fitted(self, layout: Layout, shard: bool) -> Choice | None:
         """Make a layout's template: with the least recompute that fits, then with the optimizer sharded."""
-        for shards in sorted({1, layout.count if shard else 1}):
-            for recompute in self.recomputes:
-                tried = replace(layout, recompute=recompute, shards=shards)
-                template = self.template(tried)
-                if template is not None:
-                    return template, layout.count
+        ways = [(s, recompute) for s in sorted({1, layout.count if shard else 1}) for recompute in self.recomputes]
+        # What needs the least memory comes second: where that does not fit either, nothing between them does.
+        for index in dict.fromkeys([0, len(ways) - 1]):
+            first = self.template(replace(layout, shards=ways[index][0], recompute=ways[index][1]))
+            if first is not None:
+                break
+        else:
+            return None
+        for shards, recompute in ways[: index + 1]:
+            template = self.template(replace(layout, shards=shards, recompute=recompute))
+            if template is not None:
+                return template, layout.count
         return None
 
     def template(self, layout: Layout) -> Template | None:
@@ -190,12 +244,12 @@ def tp_degrees(shape: ModelShape, classes: Sequence[ChipClass]) -> list[int]:
     return [tp for tp in range(1, most + 1) if most % tp == 0 and all(size % tp == 0 for size in cut)]
 
 
-def zero_stages(choice: Sequence[Choice], sites: int) -> list[int]:
-    """List the ZeRO stages that a choice allows: 1 for several like-cut replicas in a site; 0 unless memory needs 1."""
+def zero_stages(choice: Sequence[Choice], sites: int) -> tuple[int, ...]:
+    """List the ZeRO stages to try in turn: 0 unless memory needs 1; 1 for several like-cut replicas in a site."""
     needed = any(template.layout.shards > 1 for template, _ in choice)
     tps = {template.layout.tp for template, _ in choice}
     possible = sites == 1 and len(tps) == 1 and sum(count for _, count in choice) > 1
-    return ([] if needed else [0]) + ([1] if possible else [])
+    return (*(() if needed else (0,)), *((1,) if possible else ()))
 
 
 def schedules(choice: Sequence[Choice]) -> list[str]:
@@ -205,6 +259,25 @@ def schedules(choice: Sequence[Choice]) -> list[str]:
     """
     crossing = any(wire.long_link for template, _ in choice for wire in template.wires)
     return ["", "gpipe"] if crossing else [""]
+
+
+def least_work_ms(choice: Sequence[Choice], microbatches: int) -> float:
+    """Give what a choice takes at least, whatever its schedule and wires: its stages' work, the batch dealt for that."""
+    kinds = []
+    for template, count in choice:
+        works = [stage.forward_ms + stage.backward_ms for stage in template.stages]
+        kinds.append(Kind(pace_ms=max(works), fill_ms=sum(works), count=count))
+    return least_time(kinds, microbatches)
+
+
+def all_layers_ms(setting: Setting, layout: Layout, place: ChipClass) -> float:
+    """Give what one micro-batch takes through all layers if they were at one place; worked out once."""
+    key = ("all layers", place.name, layout.tp, layout.microbatch_size, layout.recompute)
+    if key not in setting.tables:
+        counts = Counter(setting.kinds)
+        setting.tables[key] = sum(n * total_ms(cost_at(setting, layout, place, kind)) for kind, n in counts.items())
+    time_ms: float = setting.tables[key]
+    return time_ms
 
 
 def choice_ms(choice: Choice, microbatches: int) -> float:

@@ -92,6 +92,8 @@ class Template:
 
 def make_template(setting: Setting, layout: Layout, links: Sequence[LongLink]) -> Template | None:
     """Cut the layers for a layout and time its stages; None where no cut fits in memory."""
+    if len(layout.places) > setting.shape.num_layers or not may_hold(setting, layout):
+        return None
     ends = partition(stage_costs(setting, layout))
     if ends is None:
         return None
@@ -135,17 +137,32 @@ def pace_ms(schedule: str, stages: Sequence[Stage], posts_ms: Sequence[float], h
     return pace
 
 
+def may_hold(setting: Setting, layout: Layout) -> bool:
+    """Tell quickly that a layout can't hold the model: if all its chips are too few with every layer on the last stage.
+
+    There the fewest micro-batches are in flight.
+    """
+    places = layout.places
+    first, last = (cost_of_stage(setting, layout, index, places) for index in (0, len(places) - 1))
+    need_gb = float(last.layer_gb.sum()) + last.fixed_gb + (first.fixed_gb if len(places) > 1 else 0.0)
+    return need_gb <= sum((chip_class.chip.memory_gb or 0.0) * stages for chip_class, stages in layout.runs)
+
+
 def stage_costs(setting: Setting, layout: Layout) -> list[StageCosts]:
     """Tabulate what layers cost at each place of a layout."""
     places = layout.places
-    costs = []
-    for index, place in enumerate(places):
-        first, last = index == 0, index == len(places) - 1
-        holding = layout.holding(index)
-        key = (place.name, holding, first, last)
-        if key not in setting.tables:
-            setting.tables[key] = stage_cost(setting, layout, place, holding, first, last)
-        costs.append(setting.tables[key])
+    return [cost_of_stage(setting, layout, index, places) for index in range(len(places))]
+
+
+def cost_of_stage(setting: Setting, layout: Layout, index: int, places: Sequence[ChipClass]) -> StageCosts:
+    """Tabulate what layers cost on one of a layout's stages, once for all that hold their layers alike."""
+    first, last = index == 0, index == len(places) - 1
+    held = held_microbatches(layout.schedule, index, len(places), layout.microbatches)
+    how = (layout.tp, layout.microbatch_size, layout.recompute, layout.shards)
+    key = ("costs", places[index].name, held, how, first, last)
+    if key not in setting.tables:
+        setting.tables[key] = stage_cost(setting, layout, places[index], layout.holding(index), first, last)
+    costs: StageCosts = setting.tables[key]
     return costs
 
 

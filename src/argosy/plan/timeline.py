@@ -6,16 +6,19 @@ real arithmetic in between. Exchanges are timed unit by unit, though small units
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Plan, Replica, Stage
 from argosy.network.exchanges import gathered, gradient_delay_ms, serve_exchanges, serve_gathers
-from argosy.network.wires import Queue, Served, find_wire
+from argosy.network.wires import Queue, Served, find_wire, send_ms
 from argosy.plan.check import check_plan
+from argosy.plan.passes import passage
 from argosy.plan.schedules import BACKWARD, FORWARD, stage_order
 
 UPDATE = "U"
+# More forwards and backwards than this are not listed.
+OPS_MAX = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +68,26 @@ class Timeline:
 class Pass:
     """One replica's walk through a step's forwards and backwards. Shared by replicas that are alike.
 
-    work: (stage, kind, microbatch, start_ms, end_ms). ends_ms, last_backward_ms: by stage; when it is through, and when
-    the backward of its last micro-batch began.
+    work: (stage, kind, microbatch, start_ms, end_ms); empty where nobody wants it listed. ends_ms, last_backward_ms: by
+    stage; when it is through, and when the backward of its last micro-batch began.
     """
 
     work: tuple[tuple[int, str, int, float, float], ...]
     ends_ms: tuple[float, ...]
     last_backward_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step's walk; times from the barrier before. updated: whether it began with an update."""
+
+    passes: tuple[Pass, ...]
+    gathers: tuple[Moved, ...]
+    exchanges: tuple[Moved, ...]
+    computed_ms: float
+    exchanged_ms: float
+    step_ms: float
+    updated: bool
 
 
 def simulate(plan: Plan, steps: int = 3, detail: bool = True) -> Timeline:
@@ -83,40 +99,80 @@ def simulate(plan: Plan, steps: int = 3, detail: bool = True) -> Timeline:
     check_plan(plan)
     if steps < 1:
         raise BadInputError(f"steps {steps}; a timeline needs at least 1")
-    walk = Walk(plan)
-    begins = [[0.0] * len(replica.stages) for replica in plan.replicas]
-    gathers: list[Moved] = []
-    barriers = [0.0]
-    for index in range(steps):
-        if index:
-            begins, gathers = walk.update(barriers[-1])
-        passes = walk.passes(begins)
-        exchanges = walk.exchanges(passes)
-        computed_ms = max(max(run.ends_ms) for run in passes)
-        exchanged_ms = max((e.end_ms for e in exchanges), default=computed_ms)
-        barriers.append(max(computed_ms, exchanged_ms) + plan.barrier_ms)
-    updated = steps > 1
-    begin_ms, step_ms = barriers[-2], barriers[-1] - barriers[-2]
-    busy = busy_shares(plan, step_ms, updated)
+    if detail:
+        check_length(plan)
+    walk = Walk(plan, detail)
+    first = walk.first()
+    shown = first if steps == 1 else walk.later()
+    ends = tuple(first.step_ms + index * shown.step_ms for index in range(steps))
+    return described(plan, shown, ends, detail)
+
+
+def steady(plan: Plan) -> Timeline:
+    """Time a step that follows others, without its ops; barriers_ms counts from the barrier before."""
+    check_plan(plan)
+    shown = Walk(plan, False).later()
+    return described(plan, shown, (shown.step_ms,), False)
+
+
+def check_length(plan: Plan) -> None:
+    """Refuse to list more work than anybody could look at."""
+    ops = sum(2 * replica.microbatches * len(replica.stages) for replica in plan.replicas)
+    if ops > OPS_MAX:
+        raise BadInputError(
+            f"the plan's step has {ops:,} forwards and backwards, more than a timeline lists ({OPS_MAX:,}); "
+            "a smaller train.global_batch_size has fewer"
+        )
+
+
+def described(plan: Plan, step: Step, barriers_ms: tuple[float, ...], detail: bool) -> Timeline:
+    """Make the timeline of a step."""
+    busy = busy_shares(plan, step.step_ms, step.updated)
     return Timeline(
-        step_ms=step_ms,
-        barriers_ms=tuple(barriers[1:]),
-        ops=listed_ops(plan, passes, begin_ms, updated) if detail else (),
-        moved=tuple(rebased(m, begin_ms) for m in (*gathers, *exchanges)),
+        step_ms=step.step_ms,
+        barriers_ms=barriers_ms,
+        ops=listed_ops(plan, step.passes, step.updated) if detail else (),
+        moved=(*step.gathers, *step.exchanges),
         busy=busy,
         bubble=1 - mean([share for row in busy for share in row]),
-        exposed_ms=max(0.0, exchanged_ms - computed_ms),
+        exposed_ms=max(0.0, step.exchanged_ms - step.computed_ms),
     )
 
 
 class Walk:
-    """The rules of a step, applied to one plan; holds only what does not change from step to step."""
+    """The rules of a step, applied to one plan, times from the barrier that began it. detail: list the work too."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, detail: bool) -> None:
         self.plan = plan
+        self.detail = detail
         self.gathered = gathered(plan)
         delays: dict[tuple[int, int], float] = {}
         self.delays = tuple(tuple(self.delay_ms(r, s, e.unit, delays) for r, s in e.members) for e in plan.exchanges)
+
+    def first(self) -> Step:
+        """Walk the very first step: no update came before it."""
+        return self.step([[0.0] * len(replica.stages) for replica in self.plan.replicas], [], updated=False)
+
+    def later(self) -> Step:
+        """Walk any step after the first."""
+        begins, gathers = self.update()
+        return self.step(begins, gathers, updated=True)
+
+    def step(self, begins: Sequence[Sequence[float]], gathers: Sequence[Moved], *, updated: bool) -> Step:
+        """Walk a step from each stage's clock on."""
+        passes = self.passes(begins)
+        exchanges = self.exchanges(passes)
+        computed_ms = max(max(run.ends_ms) for run in passes)
+        exchanged_ms = max((e.end_ms for e in exchanges), default=computed_ms)
+        return Step(
+            passes=tuple(passes),
+            gathers=tuple(gathers),
+            exchanges=tuple(exchanges),
+            computed_ms=computed_ms,
+            exchanged_ms=exchanged_ms,
+            step_ms=max(computed_ms, exchanged_ms) + self.plan.barrier_ms,
+            updated=updated,
+        )
 
     def delay_ms(self, replica: int, stage: int, unit: int, known: dict[tuple[int, int], float]) -> float:
         """How long after its last backward's start a stage has a unit's gradient; like stages are asked once."""
@@ -134,7 +190,7 @@ class Walk:
             times = tuple((stage.forward_ms, stage.backward_ms) for stage in replica.stages)
             key = (times, replica.sends, replica.microbatches, tuple(begin))
             if key not in known:
-                known[key] = run_replica(self.plan, replica, begin)
+                known[key] = run_replica(self.plan, replica, begin) if self.detail else timed(self.plan, replica, begin)
             result.append(known[key])
         return result
 
@@ -147,15 +203,28 @@ class Walk:
         served = serve_exchanges(self.plan, ready)
         return [moved("exchange", e, r, s) for e, r, s in zip(self.plan.exchanges, ready, served, strict=True)]
 
-    def update(self, barrier_ms: float) -> tuple[list[list[float]], list[Moved]]:
+    def update(self) -> tuple[list[list[float]], list[Moved]]:
         """Leave the barrier: update, then gather what was sharded. Answers each stage's clock and what was gathered."""
-        clocks = [[barrier_ms + stage.update_ms for stage in replica.stages] for replica in self.plan.replicas]
+        clocks = [[stage.update_ms for stage in replica.stages] for replica in self.plan.replicas]
         ready = [max(clocks[r][s] for r, s in exchange.members) for exchange in self.gathered]
         served = serve_gathers(self.plan, ready)
         for exchange, end in zip(self.gathered, served, strict=True):
             for r, s in exchange.members:
                 clocks[r][s] = max(clocks[r][s], end.end_ms)
         return clocks, [moved("gather", e, r, s) for e, r, s in zip(self.gathered, ready, served, strict=True)]
+
+
+def timed(plan: Plan, replica: Replica, begin: Sequence[float]) -> Pass:
+    """Time one replica's forwards and backwards without listing them."""
+    wires = [find_wire(plan.wires, send.wire) for send in replica.sends]
+    found = passage(
+        plan.schedule,
+        tuple((stage.forward_ms, stage.backward_ms) for stage in replica.stages),
+        tuple((send_ms(w, send.payload_bytes), w.one_way_ms) for w, send in zip(wires, replica.sends, strict=True)),
+        replica.microbatches,
+        tuple(begin),
+    )
+    return Pass(work=(), ends_ms=found.ends_ms, last_backward_ms=found.last_backward_ms)
 
 
 def run_replica(plan: Plan, replica: Replica, begin: Sequence[float]) -> Pass:
@@ -244,25 +313,14 @@ def moved(kind: str, exchange: Exchange, ready_ms: float, served: Served) -> Mov
     )
 
 
-def rebased(transfer: Moved, begin_ms: float) -> Moved:
-    """Count a transfer's times from the step's beginning."""
-    return replace(
-        transfer,
-        ready_ms=transfer.ready_ms - begin_ms,
-        start_ms=transfer.start_ms - begin_ms,
-        end_ms=transfer.end_ms - begin_ms,
-    )
-
-
-def listed_ops(plan: Plan, passes: Sequence[Pass], begin_ms: float, updated: bool) -> tuple[Op, ...]:
+def listed_ops(plan: Plan, passes: Sequence[Pass], updated: bool) -> tuple[Op, ...]:
     """List every replica's work, times from the step's beginning; updates lead where a step came before."""
     ops = []
     for r, (replica, run) in enumerate(zip(plan.replicas, passes, strict=True)):
         for s, stage in enumerate(replica.stages):
             if updated and stage.update_ms > 0:
                 ops.append(Op(replica=r, stage=s, kind=UPDATE, microbatch=-1, start_ms=0.0, end_ms=stage.update_ms))
-        for s, kind, microbatch, start, end in run.work:
-            start_ms, end_ms = start - begin_ms, end - begin_ms
+        for s, kind, microbatch, start_ms, end_ms in run.work:
             ops.append(Op(replica=r, stage=s, kind=kind, microbatch=microbatch, start_ms=start_ms, end_ms=end_ms))
     return tuple(ops)
 

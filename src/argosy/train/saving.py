@@ -108,7 +108,7 @@ def _check_batches(checkpoint: Path, theirs: CheckpointInfo, ours: CheckpointInf
         differences = ", ".join(f"{keys[key]} {getattr(theirs, key)}, here {getattr(ours, key)}" for key in other)
         raise BadInputError(
             f"{checkpoint} was trained on other batches: {differences}; a run goes on only with its own. To start anew "
-            f"from its weights: `argosy export {checkpoint} --to weights`, then initial_weights: weights and another "
+            f"from its weights: `argosy export {checkpoint} weights`, then initial_weights: weights and another "
             "folder in checkpoint.to"
         )
 
