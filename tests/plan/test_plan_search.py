@@ -46,11 +46,11 @@ class TestClassSets:
 
 class TestZero:
     def test_sites(self, build: Any) -> None:
-        """ZeRO-1 is tried within one site only."""
+        """ZeRO-1 comes after the whole optimizer, and within one site only."""
         search = build.search(build.setting())
-        choice = search.choices(tuple(build.parts(build.chip_class())), 8, 1, True)[:1]
-        assert zero_stages(choice, 1) == [0, 1]
-        assert zero_stages(choice, 2) == [0]
+        choice = search.choices(tuple(build.parts(build.chip_class())), 8, 1, True, 1)
+        assert zero_stages(choice, 1) == (0, 1)
+        assert zero_stages(choice, 2) == (0,)
 
 
 class TestScale:
@@ -70,6 +70,6 @@ class TestScale:
         tried = []
         for parts in fleets:
             search = build.search(build.setting("llama-3-8b", 8192, "bf16"), (build.link(gbps=1600),))
-            assert search.estimates(parts, 4096)
+            assert search.estimates(parts, 4096, 12)
             tried.append(len(search.templates))
         assert tried[1] < 1.5 * tried[0] < 3000

@@ -75,6 +75,21 @@ class TestList:
         assert checkpoints(tmp_path / "nowhere") == ()
 
 
+def described(step: int, *, version: int = 1) -> CheckpointInfo:
+    """Describe a checkpoint of nothing in particular."""
+    return CheckpointInfo(
+        step=step,
+        model="m",
+        seed=0,
+        global_batch_size=1,
+        sequence_length=1,
+        data="",
+        tokens=1,
+        model_config="{}",
+        version=version,
+    )
+
+
 class TestInfo:
     """What argosy.json says."""
 
@@ -93,34 +108,13 @@ class TestInfo:
     def test_another_step(self, tmp_path):
         """A description that was copied from another step is not believed."""
         pretend(tmp_path, "step-00000020")
-        info = CheckpointInfo(
-            step=99,
-            model="m",
-            seed=0,
-            global_batch_size=1,
-            sequence_length=1,
-            data="",
-            tokens=1,
-            model_config="{}",
-        )
-        write_info(tmp_path / "step-00000020", info)
+        write_info(tmp_path / "step-00000020", described(99))
         with pytest.raises(BadInputError, match="says step 99, its folder another"):
             read_info(tmp_path / "step-00000020")
 
     def test_other_version(self, tmp_path):
         """A checkpoint of a later Argosy names both versions."""
-        info = CheckpointInfo(
-            step=1,
-            model="m",
-            seed=0,
-            global_batch_size=1,
-            sequence_length=1,
-            data="",
-            tokens=1,
-            model_config="{}",
-            version=2,
-        )
-        write_info(tmp_path, info)
+        write_info(tmp_path, described(1, version=2))
         with pytest.raises(BadInputError, match=r"argosy\.json: .* version 2; this Argosy reads version 1"):
             read_info(tmp_path)
 

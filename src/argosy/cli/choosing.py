@@ -3,18 +3,17 @@
 Starts nothing; what can't run here is refused before anything is.
 """
 
-import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.cli.inputs import Inputs
-from argosy.cli.jobs import load_model, seconds_left, told_of
+from argosy.cli.jobs import load_model, told_of
 from argosy.cli.planfile import check_here, read_plan
+from argosy.cli.planning import plan_inputs as plan_inputs
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape, trainer_refusal
 from argosy.plan.bind import bind
-from argosy.plan.planner import plan_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +44,6 @@ def choose(inputs: Inputs, wanted: str | None = None) -> Choice:
     plan = bind(plans[0], inputs.nodes)
     check_here(plan, inputs)
     return Choice(shape=shape, config=config, plan=plan, plans=plans, from_file=from_file)
-
-
-def plan_inputs(inputs: Inputs, shape: ModelShape) -> tuple[Plan, ...]:
-    """Ask the planner; the first plan is the best."""
-    with told_of(inputs.job_source):
-        return plan_job(
-            inputs.job,
-            shape,
-            inputs.classes,
-            inputs.fleet.long_links,
-            fleet=inputs.fleet.name,
-            seconds_left=seconds_left(inputs.job, datetime.datetime.now().astimezone()),
-        )
 
 
 def chosen_first(plans: tuple[Plan, ...], number: int) -> tuple[Plan, ...]:

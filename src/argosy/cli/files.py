@@ -7,24 +7,30 @@ import os
 import tempfile
 from pathlib import Path
 
-from argosy.contracts.documents import decode_text
 from argosy.contracts.errors import BadInputError, InfrastructureError
+from argosy.fleet.text_file import BYTES_MAX, read_text_file
 
 
-def read_text(path: Path, what: str, hint: str) -> str:
+def read_text(path: Path, what: str, hint: str, bytes_max: int = BYTES_MAX) -> str:
     """Read a UTF-8 file; what: what it should be, such as `job file`; hint: what to do when it isn't there.
 
     Raises BadInputError.
     """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
+    near = []
+    if not os.path.lexists(path):
         near = sorted(other.name for other in path.absolute().parent.glob(f"*{path.suffix or '.yaml'}"))[:5]
-        others = f"; there are {', '.join(near)}" if near else ""
-        raise BadInputError(f"{path}: there is no such {what}{others}; {hint}") from error
+    others = f"; there are {', '.join(near)}" if near else ""
+    return read_text_file(path, what, f"{others}; {hint}", bytes_max)
+
+
+def check_folder(path: Path, what: str) -> None:
+    """See that a folder is there or could be made. what: the option or key that names it. Raises BadInputError."""
+    try:
+        there = next((one for one in (path, *path.absolute().parents) if os.path.lexists(one)), None)
+        if there is not None and not there.is_dir():
+            raise BadInputError(f"{what}: {there} is no folder; name a folder, or a new one")
     except OSError as error:
-        raise BadInputError(f"{path}: can't read this {what}: {error.strerror or error}") from error
-    return decode_text(data, str(path))
+        raise BadInputError(f"{what}: {path}: {error.strerror or error}") from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from argosy.cli.choosing import plan_inputs
 from argosy.cli.inputs import read_inputs
 from argosy.cli.jobs import load_model
 from argosy.cli.options import print_plans as print_plans
 from argosy.cli.plan_files import write_step
+from argosy.cli.planning import plan_inputs
 from argosy.contracts.codec import encode
 
 WIDTH = 110

@@ -7,6 +7,7 @@ keys, nor open a file.
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,10 @@ _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
+
+
+_HIDDEN = ("Cc", "Cs", "Zl", "Zp")
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Section(pydantic.BaseModel):
@@ -71,6 +76,23 @@ class Document:
     def error(self, path: Path, text: str) -> BadInputError:
         """Make the error for one thing that is wrong at a path; the caller raises it."""
         return BadInputError(self.problem(path, text))
+
+
+def is_plain(char: str) -> bool:
+    """Tell what a screen shows as itself: no control character but tab and line feed, no mark that turns text around.
+
+    Half a surrogate pair is no text either. Categories: Unicode's Cc, Cs; the marks: Unicode TR9's, which are in Cf.
+    """
+    return char in "\n\t" or (unicodedata.category(char) not in _HIDDEN and char not in _TURNING)
+
+
+def plain_text(text: str) -> str:
+    """Write a text so that a terminal shows all of it and obeys none of it: what isn't plain becomes an escape.
+
+    >>> plain_text("a" + chr(27) + "[2J")
+    'a\\\\x1b[2J'
+    """
+    return "".join(char if is_plain(char) else ascii(char)[1:-1] for char in text)
 
 
 def problems_error(problems: Sequence[str]) -> BadInputError:
@@ -246,9 +268,10 @@ class _Reader:
 
     def _checked_text(self, node: yaml.ScalarNode, path: Path) -> str:
         text: str = node.value
-        # YAML's escapes can write both; neither survives as a file name or as JSON.
-        if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
-            self._problem(node, path, "holds a zero byte or half a surrogate pair, which is no text")
+        # YAML's escapes can write all of these; some survive neither as file names nor as JSON, others fool a reader.
+        bad = next((char for char in text if not is_plain(char)), None)
+        if bad is not None:
+            self._problem(node, path, f"holds the character U+{ord(bad):04X}, which can't be shown; leave it out")
             return ""
         return text
 

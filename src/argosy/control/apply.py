@@ -161,7 +161,6 @@ def _job_moved(state: State, change: ch.JobMoved) -> None:
     job.state, job.reason, job.text = change.to, change.reason, change.text
     if waits and not waited:
         job.since_us = state.now_us
-        state.arrivals += 1
         enter(state, job)
     if change.to == "ended":
         job.ended_us = state.now_us
@@ -296,7 +295,6 @@ def _unreserve(state: State, job_id: str) -> None:
     check_job(job.state, "waiting", job.id)
     job.state = "waiting"
     reservation = state.reservations.pop(job_id)
-    state.arrivals += 1
     state.nodes.set_lock([n for n in reservation.nodes if state.nodes.lock[n] == job_id], "", 0)
     enter(state, job)
 

@@ -18,15 +18,14 @@ Key = tuple[int, int, tuple[int, ...], int]
 
 
 class Lane:
-    """One group in the pass. depths, allowed: of its rungs, as of version `seen` of its queue."""
+    """One group in the pass. depths, allowed: of its rungs, as of version `seen` of its queue. number: in the order."""
 
-    __slots__ = ("allowed", "depths", "group", "hopeless", "queue", "seen", "tier")
+    __slots__ = ("allowed", "depths", "group", "number", "queue", "seen", "tier")
 
-    def __init__(self, group: GroupKey, depths: list[int], allowed: list[bool]) -> None:
-        self.group, self.queue, self.depths, self.allowed = group, group[0], depths, allowed
+    def __init__(self, number: int, group: GroupKey, depths: list[int], allowed: list[bool], tier: int) -> None:
+        self.number, self.group, self.queue, self.depths, self.allowed = number, group, group[0], depths, allowed
         self.seen = 0
-        self.hopeless = False
-        self.tier = min(depths, default=0)
+        self.tier = tier
 
 
 class Line:
@@ -51,27 +50,34 @@ class Line:
 
 
 class Order:
-    """Gives lane after lane; keys only grow worse while jobs are placed, so a stale one is put back."""
+    """Gives lane after lane; keys only grow worse while jobs are placed, so a stale one is put back.
+
+    wanted: pools that groups set aside at the start could use, had they enough free nodes.
+    """
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.wanted: set[int] = set()
         self._past = [_past(state, row.name) for row in state.quota.rows]
-        self.lanes: list[Lane] = []
-        self.versions = [0] * len(state.quota.rows)
+        self._shares: list[tuple[int, ...] | None] = [None] * len(state.quota.rows)
+        self._versions = [0] * len(state.quota.rows)
+        self._strict = [queue.order == "strict" for queue in state.policy.queues]
         self._lines: dict[int, Line] = {}
         self._heap: list[tuple[Key, int]] = []
+        # Of every lane, by number; a lane itself is made when it is looked at, which most never are.
+        self._groups: list[GroupKey] = []
+        self._tiers: list[int] = []
+        self._wishes: list[tuple[int, Wishes, list[int]]] = []
+        self._hopeless: set[int] = set()
         self._queued: set[GroupKey] = set()
-        self._arrivals = -1
-        self.wanted: set[int] = set()
-        self._shares: list[tuple[int, ...] | None] = [None] * len(state.quota.rows)
-        self._add_new()
+        self._add(list(state.waiting), sieved=True)
 
-    def __iter__(self) -> Iterator[int]:
-        """Give the number of the next lane; call `again` or `deeper` to put it back."""
+    def __iter__(self) -> Iterator[Lane]:
+        """Give the next lane; call `again` or `deeper` to put it back."""
         entry: tuple[Key, int] | None = None
         while True:
-            if self._arrivals != self.state.arrivals:
-                self._add_new()
+            if self.state.arrived:
+                self._add_arrived()
                 entry = None
             if entry is None:
                 if not self._heap:
@@ -84,43 +90,41 @@ class Order:
                 continue
             bucket = line.first()
             if bucket is not None:
-                lane = heapq.heappop(bucket)[2]
-                group = self.lanes[lane].group
+                number = heapq.heappop(bucket)[2]
+                group = self._groups[number]
                 self._queued.discard(group)
                 if group in self.state.waiting:
-                    yield lane
+                    yield self._lane(number)
             following = self._entry(line)
             entry = None if following is None else heapq.heappushpop(self._heap, following)
 
-    def again(self, lane: int) -> None:
+    def again(self, lane: Lane) -> None:
         """Put a lane back after its first job was placed, if it has more."""
-        members = self.state.waiting.get(self.lanes[lane].group)
-        if members:
-            self._put(lane, members[0])
+        if lane.group in self.state.waiting:
+            self._put(lane)
 
-    def deeper(self, lane: int, tier: int) -> None:
+    def deeper(self, lane: Lane, tier: int) -> None:
         """Put a lane back to be tried with more borrowing."""
-        self.lanes[lane].tier = tier
-        self._put(lane, self.state.waiting[self.lanes[lane].group][0])
+        lane.tier = tier
+        self._put(lane)
 
     def drop_hopeless(self) -> None:
         """Set aside all lanes that no free node suffices for: nothing more is freed in this pass."""
         for line in self._lines.values():
             for bucket in line.buckets:
-                gone = [entry for entry in bucket if self.lanes[entry[2]].hopeless]
-                if gone and not line.strict:
-                    bucket[:] = [entry for entry in bucket if not self.lanes[entry[2]].hopeless]
+                gone = [self._groups[entry[2]] for entry in bucket if entry[2] in self._hopeless]
+                if gone:
+                    bucket[:] = [entry for entry in bucket if entry[2] not in self._hopeless]
                     heapq.heapify(bucket)
-                    groups = [self.lanes[entry[2]].group for entry in gone]
-                    self._queued.difference_update(groups)
-                    self.state.why.update(dict.fromkeys(groups, BLOCKED))
+                    self._queued.difference_update(gone)
+                    self.state.why.update(dict.fromkeys(gone, BLOCKED))
 
     def used(self, queue: int) -> None:
         """Note that a queue's use changed, and with it the shares of all that share an ancestor."""
         top = self.state.quota.rows[queue].path[-1]
         for number, row in enumerate(self.state.quota.rows):
             if row.path[-1] == top:
-                self.versions[number] += 1
+                self._versions[number] += 1
                 self._shares[number] = None
 
     def share(self, queue: int) -> tuple[int, ...]:
@@ -137,8 +141,7 @@ class Order:
 
     def refresh(self, lane: Lane) -> bool:
         """Judge a lane's rungs anew if its queue's use changed since; True if it must borrow more than before."""
-        before = lane.tier
-        version = self.versions[lane.queue]
+        before, version = lane.tier, self._versions[lane.queue]
         if lane.seen != version and lane.depths:
             quota, needs = self.state.quota, self.state.shapes[lane.group[1]].needs
             lane.depths = [quota.depth(lane.queue, need) for need in needs]
@@ -149,48 +152,53 @@ class Order:
             lane.tier = max(lane.tier, min(lane.depths))
         return lane.tier > before
 
+    def _lane(self, number: int) -> Lane:
+        """Make a lane from what all groups' wishes said when it came."""
+        base, wishes, versions = next(item for item in reversed(self._wishes) if item[0] <= number)
+        begin, end = wishes.start[number - base], wishes.start[number - base + 1]
+        depths, allowed = wishes.depth[begin:end], wishes.allowed[begin:end]
+        lane = Lane(number, self._groups[number], depths, allowed, self._tiers[number])
+        lane.seen = versions[lane.queue]
+        return lane
+
     def _entry(self, line: Line) -> tuple[Key, int] | None:
         """Give where a line stands; what its lanes must borrow is judged anew only when one could start."""
         bucket = line.first()
         if bucket is None:
             return None
         priority, number, lane = bucket[0]
-        return (self.lanes[lane].tier, priority, self.share(line.queue), number), line.queue
+        return (self._tiers[lane], priority, self.share(line.queue), number), line.queue
 
-    def _put(self, lane: int, member: tuple[int, int, str]) -> None:
-        place = self.lanes[lane]
-        self._queued.add(place.group)
-        heapq.heappush(self._lines[place.queue].bucket(place.tier), (member[0], member[1], lane))
+    def _put(self, lane: Lane) -> None:
+        self._tiers[lane.number] = lane.tier
+        self._queued.add(lane.group)
+        priority, number, _ = self.state.waiting[lane.group][0]
+        heapq.heappush(self._lines[lane.queue].bucket(lane.tier), (priority, number, lane.number))
 
-    def _add_new(self) -> None:
-        """Take in groups that are new: all at first, later those of jobs that came back meanwhile."""
-        state = self.state
-        first = self._arrivals < 0
-        waiting = state.waiting if first else dict.fromkeys(state.arrived)
-        fresh = [g for g in waiting if g in state.waiting and g not in self._queued and g not in state.why]
-        self._arrivals = state.arrivals
+    def _add_arrived(self) -> None:
+        """Take in groups of jobs that came back meanwhile, or gave up nodes held for them."""
+        waiting, why = self.state.waiting, self.state.why
+        arrived = list(dict.fromkeys(self.state.arrived))
+        self._add([g for g in arrived if g in waiting and g not in self._queued and g not in why], sieved=False)
+
+    def _add(self, groups: list[GroupKey], sieved: bool) -> None:
+        """Put groups in line; those that surely stay blocked are set aside."""
+        state, base = self.state, len(self._groups)
         state.arrived.clear()
-        wishes = Wishes(state, fresh)
-        strict = [queue.order == "strict" for queue in state.policy.queues]
-        kept, hopeless = range(len(fresh)), set[int]()
-        if first:
-            sieve = Sieve(state, fresh, wishes, strict)
-            self.wanted, kept, hopeless = sieve.wanted, sieve.kept, sieve.hopeless
-            state.why.update(dict.fromkeys((fresh[index] for index in sieve.rest), BLOCKED))
+        wishes = Wishes(state, groups)
+        kept = list(range(len(groups)))
+        if sieved:
+            sieve = Sieve(state, groups, wishes, self._strict)
+            self.wanted, kept, self._hopeless = sieve.wanted, sieve.kept, sieve.hopeless
+            state.why.update(dict.fromkeys((groups[index] for index in sieve.rest), BLOCKED))
+        self._groups += groups
+        self._tiers += wishes.tiers
+        self._wishes.append((base, wishes, self._versions[:]))
+        self._queued.update(groups[index] for index in kept)
         for index in kept:
-            group = fresh[index]
-            self._queued.add(group)
-            begin, end = wishes.start[index], wishes.start[index + 1]
-            lane = Lane(group, wishes.depth[begin:end], wishes.allowed[begin:end])
-            lane.seen = self.versions[lane.queue]
-            lane.hopeless = index in hopeless
-            line = self._lines.get(lane.queue)
-            if line is None:
-                tiers = len(state.quota.rows[lane.queue].path) + 1
-                line = self._lines[lane.queue] = Line(lane.queue, strict[lane.queue], tiers)
+            group = groups[index]
             priority, number, _ = state.waiting[group][0]
-            line.bucket(lane.tier).append((priority, number, len(self.lanes)))
-            self.lanes.append(lane)
+            self._line(group[0]).bucket(wishes.tiers[index]).append((priority, number, base + index))
         self._heap = []
         for line in self._lines.values():
             for bucket in line.buckets:
@@ -198,6 +206,12 @@ class Order:
             entry = self._entry(line)
             if entry is not None:
                 heapq.heappush(self._heap, entry)
+
+    def _line(self, queue: int) -> Line:
+        if queue not in self._lines:
+            tiers = len(self.state.quota.rows[queue].path) + 1
+            self._lines[queue] = Line(queue, self._strict[queue], tiers)
+        return self._lines[queue]
 
 
 def _past(state: State, queue: str) -> int:

@@ -39,11 +39,11 @@ def run_pass(work: Work) -> None:
     work.state.why = {}
     work.state.arrived.clear()
     run = Pass(work)
-    for number in run.order:
+    for lane in run.order:
         if run.starts >= STARTS_MAX:
             work.want_pass()
             break
-        _look_at(run, number)
+        _look_at(run, lane)
     run.helper.finish()
     grow(work, run.order.wanted)
 
@@ -56,10 +56,9 @@ def count_capacity(state: State) -> None:
     state.quota.capacity = capacity
 
 
-def _look_at(run: Pass, number: int) -> None:
+def _look_at(run: Pass, lane: Lane) -> None:
     """Start the first job of a group, try it with more borrowing later, or find it blocked."""
-    state, lane = run.state, run.order.lanes[number]
-    group = lane.group
+    state, group = run.state, lane.group
     job = state.jobs[state.waiting[group][0][2]]
     # Only jobs that stand alone have a retry to wait for, nodes to avoid, or nodes held for them.
     if group[1] < 0 or group[3] or run.draining[lane.queue]:
@@ -70,16 +69,16 @@ def _look_at(run: Pass, number: int) -> None:
     shape, end_us = state.shapes[group[1]], end_of(state, job)
     fits = [index for index, parts in enumerate(shape.parts) if group[3] or run.room.maybe(parts, end_us)]
     if fits and run.order.refresh(lane):
-        run.order.deeper(number, lane.tier)
+        run.order.deeper(lane, lane.tier)
         return
     if fits and _start(run, lane, job, fits):
         run.starts += 1
         run.order.used(lane.queue)
-        run.order.again(number)
+        run.order.again(lane)
         return
     deeper = [depth for index in fits if (depth := lane.depths[index]) > lane.tier and lane.allowed[index]]
     if deeper:
-        run.order.deeper(number, min(deeper))
+        run.order.deeper(lane, min(deeper))
         return
     closed = run.closed.get(lane.queue, frozenset())
     noted = run.helper.help(lane, job, closed)
@@ -110,5 +109,6 @@ def _start(run: Pass, lane: Lane, job: JobState, fits: list[int]) -> bool:
             continue
         start(run.work, job, shape.rungs[index], nodes)
         run.room.changed(parts)
+        run.helper.outlook.changed(pool for pool, _, _ in parts)
         return True
     return False

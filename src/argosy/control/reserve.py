@@ -3,6 +3,10 @@
 Jobs behind may still use held nodes if their time limit ends before the gang can start (backfill). Must not evict.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,19 +21,24 @@ from argosy.control.work import Work
 LEAVING_US = 30 * SECOND_US
 """What a node that is being left is reckoned to take."""
 
+NEVER = FOREVER + 1
+"""A time later than FOREVER, of a node that no waiting gang can count on."""
+
 Array = npt.NDArray[np.int64]
 
 
-def reserve(work: Work, job: JobState, rung: Rung) -> bool:
+def reserve(work: Work, job: JobState, rung: Rung, outlook: Outlook) -> bool:
     """Hold nodes for a blocked gang, unless it has its hold already; False when it is too early to hold any."""
     state = work.state
     standing = state.reservations.get(job.id)
     if standing is not None and (standing.pinned or still_good(state, job)):
         return True
-    chosen = _choose(state, job, rung)
+    if standing is not None:
+        # What was held for it may be part of what it holds next.
+        give_up(work, job)
+        outlook.changed(pool for pool, _ in standing.rung.chips)
+    chosen = _choose(state, job, rung, outlook)
     if chosen is None:
-        if standing is not None:
-            give_up(work, job)
         return True
     from_us, numbers = chosen
     if from_us >= FOREVER and state.now_us - job.since_us < state.us(state.policy.hold_after_s):
@@ -37,6 +46,7 @@ def reserve(work: Work, job: JobState, rung: Rung) -> bool:
     # Nobody can promise to end before an unknown time, so nobody may use the nodes meanwhile.
     known_us = 0 if from_us >= FOREVER else from_us
     work.change(Reserved(job=job.id, rung=rung, nodes=numbers, from_us=known_us))
+    outlook.held(numbers)
     return True
 
 
@@ -55,12 +65,12 @@ def still_good(state: State, job: JobState) -> bool:
     )
 
 
-def _choose(state: State, job: JobState, rung: Rung) -> tuple[int, tuple[int, ...]] | None:
+def _choose(state: State, job: JobState, rung: Rung, outlook: Outlook) -> tuple[int, tuple[int, ...]] | None:
     """Find the domain for every part that is free first."""
     numbers: list[int] = []
     from_us = state.now_us
     for part in rung.parts:
-        found = _soonest(state, job, part, numbers)
+        found = _soonest(state, job, part, numbers, outlook)
         if found is None:
             return None
         from_us = max(from_us, found[0])
@@ -68,13 +78,19 @@ def _choose(state: State, job: JobState, rung: Rung) -> tuple[int, tuple[int, ..
     return from_us, tuple(numbers)
 
 
-def _soonest(state: State, job: JobState, part: RungPart, taken: list[int]) -> tuple[int, list[int]] | None:
+def _soonest(
+    state: State, job: JobState, part: RungPart, taken: list[int], outlook: Outlook
+) -> tuple[int, list[int]] | None:
     """Find the domain in which enough nodes of a part are free first; of equals the one with most free now."""
-    numbers, times = free_times(state, job, part.pool, taken)
-    leaf = state.nodes.leaf
-    domains = np.fromiter((leaf[number].above[part.level].number for number in numbers), np.int64, len(numbers))
-    order = np.lexsort((np.array(numbers, np.int64), times, domains))
-    domains, times = domains[order], times[order]
+    view = outlook.of(part.pool)
+    limit_us = end_of(state, job) - state.now_us
+    usable = view.times < NEVER
+    usable &= (view.until >= FOREVER) | (view.times + limit_us <= view.until)
+    if taken or job.avoid:
+        usable &= ~np.isin(view.numbers, [*taken, *job.avoid])
+    order = view.order(part.level)
+    order = order[usable[order]]
+    domains, times = view.domains(part.level)[order], view.times[order]
     starts = np.flatnonzero(np.diff(domains, prepend=-1))
     sizes = np.diff(starts, append=len(domains))
     starts = starts[sizes >= part.nodes]
@@ -84,27 +100,74 @@ def _soonest(state: State, job: JobState, part: RungPart, taken: list[int]) -> t
     soonest = starts[last == last.min()]
     free_now = [int((times[begin : begin + part.nodes] <= state.now_us).sum()) for begin in soonest]
     begin = int(soonest[int(np.argmax(free_now))])
-    return int(last.min()), [numbers[index] for index in order[begin : begin + part.nodes]]
+    return int(last.min()), view.numbers[order[begin : begin + part.nodes]].tolist()
 
 
-def free_times(state: State, job: JobState, pool: int, taken: list[int]) -> tuple[list[int], Array]:
-    """Say when each node of a pool is free for a job, by time limits; nodes that it can't have are left out."""
-    nodes, now_us = state.nodes, state.now_us
-    limit_us = end_of(state, job) - now_us
-    closed = {*job.avoid, *taken}
-    ready, spare, lock, holders = nodes.ready, nodes.spare, nodes.lock, nodes.holder
-    numbers, times = [], []
-    for number in nodes.members[pool]:
-        if not ready[number] or spare[number] or (lock[number] and lock[number] != job.id) or number in closed:
-            continue
-        holder = holders[number]
-        if not holder:
-            time_us = now_us
-        elif nodes.leaving[number] or holder not in state.attempts:
-            time_us = now_us + LEAVING_US
-        else:
-            time_us = state.attempts[holder].ends_us
-        if nodes.until_us[number] >= FOREVER or time_us + limit_us <= nodes.until_us[number]:
-            numbers.append(number)
-            times.append(time_us)
-    return numbers, np.array(times, np.int64)
+class View:
+    """When each node of a pool is free, by time limits; NEVER for one that nobody else can have."""
+
+    def __init__(self, state: State, pool: int) -> None:
+        nodes = state.nodes
+        members = nodes.members[pool]
+        self.state = state
+        self.numbers: Array = np.array(members, np.int64)
+        self.times: Array = np.array([_free_at(state, number) for number in members], np.int64)
+        self.until: Array = np.array([nodes.until_us[number] for number in members], np.int64)
+        self._domains: dict[int, Array] = {}
+        self._orders: dict[int, Array] = {}
+
+    def domains(self, level: int) -> Array:
+        """Give the number of the domain of a level that each node lies in."""
+        if level not in self._domains:
+            leaf = self.state.nodes.leaf
+            found = [leaf[number].above[level].number for number in self.numbers.tolist()]
+            self._domains[level] = np.array(found, np.int64)
+        return self._domains[level]
+
+    def order(self, level: int) -> Array:
+        """Sort nodes by domain, then by when they are free, then by number."""
+        if level not in self._orders:
+            self._orders[level] = np.lexsort((self.numbers, self.times, self.domains(level)))
+        return self._orders[level]
+
+
+class Outlook:
+    """What is known in a pass of when nodes are free, worked out once a pool until nodes are taken or held there."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._views: dict[int, View] = {}
+
+    def of(self, pool: int) -> View:
+        """Give when a pool's nodes are free."""
+        if pool not in self._views:
+            self._views[pool] = View(self.state, pool)
+        return self._views[pool]
+
+    def changed(self, pools: Iterable[int]) -> None:
+        """Note that nodes of these pools were taken or freed."""
+        for pool in pools:
+            self._views.pop(pool, None)
+
+    def held(self, numbers: Iterable[int]) -> None:
+        """Note that these nodes are held for somebody now."""
+        nodes = self.state.nodes
+        by_pool: dict[int, list[int]] = {}
+        for number in numbers:
+            by_pool.setdefault(nodes.pool[number], []).append(number)
+        for pool, gone in by_pool.items():
+            if pool in self._views:
+                view = self._views[pool]
+                view.times[np.isin(view.numbers, gone)] = NEVER
+
+
+def _free_at(state: State, number: int) -> int:
+    """Say when a node is free, NEVER if it is not ready, a spare, or held for somebody."""
+    nodes = state.nodes
+    if not nodes.ready[number] or nodes.spare[number] or nodes.lock[number]:
+        return NEVER
+    holder = nodes.holder[number]
+    if not holder:
+        return state.now_us
+    attempt = state.attempts.get(holder)
+    return state.now_us + LEAVING_US if attempt is None or nodes.leaving[number] else attempt.ends_us

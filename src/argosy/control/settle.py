@@ -7,7 +7,7 @@ many jobs have nodes freed, and so many hold some in each pool. Must not know th
 from argosy.control.order import Lane
 from argosy.control.place import Room
 from argosy.control.reclaim import reclaim
-from argosy.control.reserve import give_up, reserve
+from argosy.control.reserve import Outlook, give_up, reserve
 from argosy.control.state import BLOCKED, Blocked, JobState
 from argosy.control.victims import Candidates
 from argosy.control.work import Work
@@ -22,6 +22,7 @@ class Helper:
         self.work, self.state, self.room = work, work.state, room
         self.reclaims, self.told = 0, False
         self.candidates = Candidates(work.state)
+        self.outlook = Outlook(work.state)
         self.holds: dict[int, int] = {}
         self.lacked: dict[tuple[int, int], Blocked] = {}
         self.unknown = False
@@ -83,6 +84,7 @@ class Helper:
         found = Blocked(code, detail) if code else BLOCKED
         if code == "RECLAIMING":
             self.reclaims += 1
+            self.outlook = Outlook(self.state)
             self.room.forget()
         elif not lane.group[3]:
             self.lacked[lane.queue, lane.group[1]] = found
@@ -102,9 +104,8 @@ class Helper:
             return
         for pool, _ in rung.chips:
             self.holds[pool] = self.holds.get(pool, 0) + 1
-        before = state.arrivals
-        self.unknown |= not reserve(self.work, job, rung)
-        if state.arrivals != before:
+        self.unknown |= not reserve(self.work, job, rung, self.outlook)
+        if standing:
             self.room.forget()
         else:
             self.room.changed(tuple((pool, 0, 0) for pool, _ in rung.chips))

@@ -101,8 +101,7 @@ BLOCKED = Blocked()
 class State:
     """The whole. why: what the last pass found for each waiting job's group; never logged, never restored.
 
-    arrivals: how often a job came back to wait, or gave up nodes held for it, so that the
-    pass sees new groups; arrived: theirs.
+    arrived: groups that jobs came to since the pass took them in.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -123,7 +122,6 @@ class State:
         self.quota = QuotaTree(self.policy, ())
         self.shapes = Shapes(len(self.quota.kinds))
         self.shape_of: dict[str, int] = {}
-        self.arrivals = 0
         self.arrived: list[GroupKey] = []
         self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self.holding: list[set[str]] = []

@@ -18,7 +18,7 @@ class Wishes:
     """Rows, one for each rung of each group: group i has rows start[i] to start[i + 1].
 
     depth: levels up to where the rung is entitled. allowed: no quota forbids it. rows: the rung's row among all shapes;
-    queues, deep, may: queue, depth and allowed as arrays.
+    queues, deep, may: queue, depth and allowed as arrays. tiers: of each group, the least depth of its rungs.
     """
 
     def __init__(self, state: State, groups: Sequence[GroupKey]) -> None:
@@ -36,6 +36,11 @@ class Wishes:
         self.rows, self.queues, self.deep, self.may = first + within, queues, depth, allowed
         self.depth: list[int] = depth.tolist()
         self.allowed: list[bool] = allowed.tolist()
+        lowest = np.zeros(len(groups), np.int64)
+        some = np.flatnonzero(counts > 0)
+        if len(some):
+            lowest[some] = np.minimum.reduceat(depth, (ends - counts)[some])
+        self.tiers: list[int] = lowest.tolist()
 
 
 def _judge(state: State, queues: Array, needs: Array) -> tuple[Array, npt.NDArray[np.bool_]]:

@@ -85,10 +85,7 @@ def load_catalogue(extra: Path | None = None) -> Catalogue:
     built_in = parse_catalogue(BUILT_IN.read_text(encoding="utf-8"), BUILT_IN.name)
     if extra is None:
         return built_in
-    try:
-        text = extra.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{extra}: can't read this catalogue: {error}") from error
+    text = read_text_file(extra, "catalogue", "; docs/chips.md shows one")
     return parse_catalogue(text, str(extra), built_in)
 
 

@@ -7,17 +7,19 @@ a job needs, and it judges only what can't be: a link to nowhere, an unknown chi
 import json
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from argosy.contracts.documents import Document, Section, decode_text, problems_error, read_document, validate
+from argosy.contracts.documents import Document, Section, problems_error, read_document, validate
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.explain import nearest
 from argosy.contracts.fleet import Emulation, Fleet, LongLink, NodeGroup, Site
 from argosy.contracts.units import Gbps, NicsText
 from argosy.fleet.catalogue import Catalogue
+from argosy.fleet.text_file import read_text_file
 
 # No two points of the Earth are further apart along its surface; a longer fibre is a wrong unit.
 KM_MAX = 20_000.0
@@ -103,14 +105,8 @@ class FleetFile(Section):
 
 def load_fleet(path: Path, catalogue: Catalogue) -> Fleet:
     """Read a fleet file by its path; a file that can't be read is a BadInputError."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        hint = "`argosy fleet detect` writes one of this machine"
-        raise BadInputError(f"{path}: there is no such file; {hint}") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: can't read this fleet file: {error.strerror or error}") from error
-    return read_fleet(decode_text(data, str(path)), str(path), catalogue)
+    text = read_text_file(path, "fleet file", "; `argosy fleet detect` writes one of this machine")
+    return read_fleet(text, str(path), catalogue)
 
 
 def read_fleet(text: str, source: str, catalogue: Catalogue) -> Fleet:
@@ -119,7 +115,10 @@ def read_fleet(text: str, source: str, catalogue: Catalogue) -> Fleet:
     Raises BadInputError with one line a problem: place, key, value got, what is allowed.
     """
     document = read_document(text, source)
-    file = validate(document, FleetFile)
+    try:
+        file = validate(document, FleetFile)
+    except BadInputError as error:
+        raise problems_error([*str(error).splitlines(), *_unknown_names(document, catalogue)]) from error
     problems = [*_empty_parts(document, file), *_site_problems(document, file), *_link_problems(document, file)]
     problems += _group_problems(document, file, catalogue)
     if problems:
@@ -169,7 +168,10 @@ _RESERVED = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 def _empty_parts(document: Document, file: FleetFile) -> list[str]:
     """Find what is empty; pydantic's own check would count entries that are otherwise wrong as missing."""
     empty = [key for key in ("sites", "nodes") if not getattr(file, key)]
-    return [document.problem((key,), "is empty; a fleet has at least one") for key in empty]
+    problems = [document.problem((key,), "is empty; a fleet has at least one") for key in empty]
+    if not file.fleet.isprintable():
+        problems.append(document.problem(("fleet",), "holds a line break or another sign that can't be shown"))
+    return problems
 
 
 def _site_problems(document: Document, file: FleetFile) -> list[str]:
@@ -188,7 +190,7 @@ def _link_problems(document: Document, file: FleetFile) -> list[str]:
         path = ("long_links", index, "between")
         ends = frozenset(link.between)
         unknown = [end for end in link.between if end not in file.sites]
-        problems += [document.problem(path, _unknown_site(end, file)) for end in unknown]
+        problems += [document.problem(path, _unknown_site(end, file.sites)) for end in unknown]
         if len(ends) == 1:
             problems.append(document.problem(path, f"joins {link.between[0]} to itself; name two sites"))
         elif ends in seen:
@@ -210,7 +212,7 @@ def _group_problems(document: Document, file: FleetFile, catalogue: Catalogue) -
     for index, group in enumerate(file.nodes):
         at = ("nodes", index)
         if group.site not in file.sites:
-            problems.append(document.problem((*at, "site"), _unknown_site(group.site, file)))
+            problems.append(document.problem((*at, "site"), _unknown_site(group.site, file.sites)))
         if group.chip not in catalogue.chips:
             problems.append(document.problem((*at, "chip"), catalogue.unknown(group.chip)))
         if group.nics is None and group.emulate is None and nodes > 1:
@@ -222,9 +224,24 @@ def _group_problems(document: Document, file: FleetFile, catalogue: Catalogue) -
     return problems
 
 
-def _unknown_site(name: str, file: FleetFile) -> str:
-    near = nearest(name, file.sites)
-    hint = f"did you mean {near[0]}?" if near else f"sites are {', '.join(list(file.sites)[:12])}"
+def _unknown_names(document: Document, catalogue: Catalogue) -> list[str]:
+    """Find sites and chips that nothing knows in a file that is otherwise wrong too, as far as its parts can be read."""
+    sites, groups = document.value.get("sites"), document.value.get("nodes")
+    problems: list[str] = []
+    for index, group in enumerate(groups if isinstance(groups, list) else ()):
+        site, chip = (group.get(key) if isinstance(group, dict) else None for key in ("site", "chip"))
+        if isinstance(site, str) and isinstance(sites, dict) and site not in sites:
+            problems.append(document.problem(("nodes", index, "site"), _unknown_site(site, sites)))
+        if isinstance(chip, str) and chip not in catalogue.chips:
+            problems.append(document.problem(("nodes", index, "chip"), catalogue.unknown(chip)))
+    return problems
+
+
+def _unknown_site(name: str, sites: Iterable[str]) -> str:
+    known = list(sites)
+    near = nearest(name, known)
+    some = f"sites are {', '.join(known[:12])}" if known else "write it under sites:"
+    hint = f"did you mean {near[0]}?" if near else some
     return f'no site "{name}"; {hint}'
 
 

@@ -5,7 +5,7 @@ uneven. Must not know what a job prefers.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.contracts.fleet import ChipClass
@@ -18,6 +18,10 @@ from argosy.plan.search import Part, Search
 TIMED_FULL, TIMED_OTHERS = 12, 4
 CLASSES_IN_ALL_SETS = 4
 POLISH_ROUNDS, POLISH_GROUPS_MAX, POLISH_REPLICAS_MAX = 6, 6, 64
+
+
+Progress = Callable[[int, int], None]
+"""Told how many choices of chips were tried, of how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +37,17 @@ class Offer:
         return frozenset(frozenset(c.name for c, _ in g.template.layout.runs) for g in self.timed.draft.groups)
 
 
-def gather(search: Search, job: Job, classes: Sequence[ChipClass]) -> list[Offer]:
+def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Progress) -> list[Offer]:
     """Time the most promising drafts of every set of classes."""
     offers = []
-    for members in class_sets(classes):
-        for parts in choose_parts(job, members):
-            limit = TIMED_FULL if len(members) == len(classes) else TIMED_OTHERS
-            for estimate in search.estimates(parts, job.train.global_batch_size, limit):
-                if sum(estimate.draft.chips.values()) >= job.chips.minimum:
-                    offers.append(Offer(timed=time_draft(estimate.draft), parts=parts))
+    choices = [parts for members in class_sets(classes) for parts in choose_parts(job, members)]
+    for done, parts in enumerate(choices):
+        progress(done, len(choices))
+        limit = TIMED_FULL if len(parts) == len(classes) else TIMED_OTHERS
+        for estimate in search.estimates(parts, job.train.global_batch_size, limit):
+            if sum(estimate.draft.chips.values()) >= job.chips.minimum:
+                offers.append(Offer(timed=time_draft(estimate.draft), parts=parts))
+    progress(len(choices), len(choices))
     return offers
 
 

@@ -43,7 +43,7 @@ def partition(stages: Sequence[StageCosts]) -> tuple[int, ...] | None:
     (2, 4)
     """
     layers = len(stages[0].layer_ms)
-    if len(stages) > layers or not may_fit(stages):
+    if len(stages) > layers or not can_fit(stages):
         return None
     best = np.full(layers + 1, np.inf)
     best[0] = 0.0
@@ -61,10 +61,13 @@ def partition(stages: Sequence[StageCosts]) -> tuple[int, ...] | None:
     return tuple(reversed(ends))
 
 
-def may_fit(stages: Sequence[StageCosts]) -> bool:
-    """Tell quickly that no split can fit: if all stages together are too small at the least that layers need."""
-    least_gb = np.minimum.reduce([stage.layer_gb for stage in stages]).sum() + sum(stage.fixed_gb for stage in stages)
-    return bool(least_gb <= sum(stage.limit_gb for stage in stages))
+def can_fit(stages: Sequence[StageCosts]) -> bool:
+    """Tell quickly that no split fits: let each stage take all the layers it can hold and see whether one is left."""
+    first = 0
+    for stage in stages:
+        filled_gb = np.cumsum(stage.layer_gb[first:])
+        first += int(np.searchsorted(filled_gb, stage.limit_gb - stage.fixed_gb, side="right"))
+    return first >= len(stages[0].layer_gb)
 
 
 @lru_cache(maxsize=SPANS_KEPT)

@@ -11,7 +11,7 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.bound import plan_of
 from argosy.plan.fit import never_fits, usable_classes
-from argosy.plan.offers import Offer, gather, polished
+from argosy.plan.offers import Offer, Progress, gather, polished
 from argosy.plan.question import make_search
 
 ALTERNATIVES_MAX = 6
@@ -25,15 +25,17 @@ def plan_job(
     *,
     fleet: str = "",
     seconds_left: float | None = None,
+    progress: Progress = lambda _done, _of: None,
 ) -> tuple[Plan, ...]:
     """Plan a job; the first plan is the chosen one, the others are the best of other choices.
 
-    seconds_left: until the objective's deadline, for this room knows no clock. Raises NeverFitsError when nothing fits,
+    seconds_left: until the objective's deadline, for this room knows no clock. progress: told how far the search is;
+    what it raises ends the search. Raises NeverFitsError when nothing fits,
     and BadInputError for chips that the fleet does not have.
     """
     usable, refusals = usable_classes(job, classes)
     search = make_search(job, shape, long_links, fleet)
-    offers = gather(search, job, usable)
+    offers = gather(search, job, usable, progress)
     if not offers:
         raise never_fits(search, job, usable, refusals)
     ranked = sorted(offers, key=lambda offer: rank(job, offer, seconds_left))
