@@ -54,6 +54,28 @@ class TestPlanCommand:
         plans = json.loads(capsys.readouterr().out)["plans"]
         assert plans[0]["prediction"]["step_ms"] <= plans[-1]["prediction"]["step_ms"]
 
+    def test_course(self, files: list[str], capsys: Any) -> None:
+        """Text and JSON say what all steps take."""
+        assert main(files) == 0
+        assert "5 steps: ~" in capsys.readouterr().out
+        assert main([*files, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["course"]["steps"] == 5
+
+    def test_idle(self, files: list[str], capsys: Any) -> None:
+        """Chips that the chosen plan leaves idle are named, and options are numbered."""
+        assert main([*files, "--set", "chips.allow=[h800-sxm]"]) == 0
+        text = capsys.readouterr().out
+        assert "idle: 2 ascend-910b3" in text
+        assert "\n1  fastest" in text
+
+    def test_a_huge_batch(self, files: list[str], capsys: Any) -> None:
+        """A batch of a billion is planned at once; its step is not drawn, and that is said."""
+        huge = [*files, "--set", "train.global_batch_size=1000000000"]
+        assert main(huge) == 0
+        assert "1,000,000,000 x 64" in capsys.readouterr().out
+        assert main([*huge, "--trace", "t.json"]) == 2
+        assert "more than a timeline lists" in capsys.readouterr().err
+
     def test_set(self, files: list[str], capsys: Any) -> None:
         """A setting replaces a value of the file."""
         assert main([*files, "--set", "train.global_batch_size=24"]) == 0

@@ -8,6 +8,7 @@ import pytest
 
 from argosy.plan.explain import (
     bytes_text,
+    option_names,
     option_rows,
     plan_chips,
     rate_text,
@@ -124,3 +125,43 @@ class TestUnits:
     def test_write(self, text: str, expected: str) -> None:
         """Figures are written with the unit that suits their size."""
         assert text == expected
+
+
+class TestNames:
+    def test_none_twice(self, build: Any) -> None:
+        """No two options have one name, and only the goal is named cheapest unless prices say so."""
+        classes = [
+            build.chip_class(f"{site}/{name}", tflops=tflops, emulated=False)
+            for site, name, tflops in (("north", "a", 0.002), ("north", "b", 0.001), ("south", "c", 0.002))
+        ]
+        offered = plan_job(build.job(global_batch_size=24), build.shape(), classes, [build.link()])
+        names = option_names(offered, "fastest")
+        assert len(set(names)) == len(names) > 3
+        assert sum("cheapest" in name for name in names) == 1
+        assert not any("cheapest" in name for name in option_names(offered, "cheapest")[1:])
+
+    def test_emulated_has_no_price(self, build: Any) -> None:
+        """Where no price is shown nothing is called cheap."""
+        assert not any("cheapest" in name for name in option_names(plans(build), "fastest"))
+
+
+def in_one_pipeline(plan: Any, names: tuple[str, ...]) -> Any:
+    """Give the stages of a plan's replicas, which have one each, to one pipeline of several classes."""
+    stage = plan.replicas[0].stages[0]
+    cut = [replace(stage, chip_class=name, first_layer=i, end_layer=i + 1) for i, name in enumerate(names)]
+    return replace(plan, replicas=(replace(plan.replicas[0], stages=tuple(cut)),))
+
+
+class TestMixed:
+    def test_a_line_for_each_class(self, build: Any) -> None:
+        """A pipeline through several classes has a line for each run of stages on one."""
+        mixed = in_one_pipeline(plans(build)[0], ("north/fast", "north/fast", "south/slow"))
+        head, first, second = replica_lines(mixed)
+        assert "3 stages" in head
+        assert first.strip().startswith("north/fast stages 1-2: 1+1 layers, ")
+        assert second.strip().startswith("south/slow stage 3: 1 layer, ")
+
+    def test_named_by_sites(self, build: Any) -> None:
+        """It is named by the sites it joins."""
+        mixed = in_one_pipeline(plans(build)[0], ("north/fast", "south/slow"))
+        assert option_names([plans(build)[0], mixed], "fastest")[1] == "north + south in one pipeline"

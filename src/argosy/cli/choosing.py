@@ -6,6 +6,7 @@ Starts nothing; what can't run here is refused before anything is.
 from dataclasses import dataclass
 from pathlib import Path
 
+from argosy.cli.before import shadow_note
 from argosy.cli.inputs import Inputs
 from argosy.cli.jobs import load_model, told_of
 from argosy.cli.planfile import check_here, read_plan
@@ -18,13 +19,17 @@ from argosy.plan.bind import bind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What was chosen. plan: bound to nodes. plans: the chosen one unbound, then the planner's others."""
+    """What was chosen. plan: bound to nodes. plans: the chosen one unbound, then the planner's others.
+
+    notes: what the user should know of the choice.
+    """
 
     shape: ModelShape
     config: str
     plan: Plan
     plans: tuple[Plan, ...]
     from_file: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def choose(inputs: Inputs, wanted: str | None = None) -> Choice:
@@ -43,7 +48,11 @@ def choose(inputs: Inputs, wanted: str | None = None) -> Choice:
         plans = chosen_first(plan_inputs(inputs, shape), int(wanted or 1))
     plan = bind(plans[0], inputs.nodes)
     check_here(plan, inputs)
-    return Choice(shape=shape, config=config, plan=plan, plans=plans, from_file=from_file)
+    notes = [shadow_note(inputs.job.model)]
+    if plans[0].placement and plans[0].placement != plan.placement:
+        notes.append(f"{wanted} places its ranks elsewhere; its placement is not used, they were placed anew")
+    found = tuple(filter(None, notes))
+    return Choice(shape=shape, config=config, plan=plan, plans=plans, from_file=from_file, notes=found)
 
 
 def chosen_first(plans: tuple[Plan, ...], number: int) -> tuple[Plan, ...]:

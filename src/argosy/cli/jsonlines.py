@@ -21,7 +21,8 @@ class JsonLines:
 
     def planned(self, inputs: Inputs, choice: Choice) -> None:
         """Write the plan that will run and how many others there were."""
-        self.write({"type": "plan", "fleet": inputs.fleet.name, "options": len(choice.plans), "plan": choice.plan})
+        about = {"fleet": inputs.fleet.name, "options": len(choice.plans), "notes": choice.notes}
+        self.write({"type": "plan", **about, "plan": choice.plan})
 
     def preparing(self, what: str, share: float) -> None:
         """Write how far the data is."""

@@ -5,6 +5,8 @@ command does. Exit codes are those of docs/cli.md.
 """
 
 import contextlib
+import errno
+import json
 import os
 import signal
 import sys
@@ -22,11 +24,13 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from argosy import __version__
-from argosy.contracts.errors import ArgosyError, BadInputError, InterruptedByUserError
+from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError, InterruptedByUserError
+from argosy.contracts.plain import plain_text
 
 BUG_CODE = 1
 # As a shell reports a process that SIGPIPE ended.
 BROKEN_PIPE_CODE = 141
+UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,7 @@ COMMANDS: dict[str, Entry] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code; arguments: those of the process unless given."""
+    open_streams()
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(arguments)
@@ -78,8 +83,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if _is_usage_error(error):
             # A group without a command has shown its help already, and this error has no text.
-            _say(_usage_text(error) if str(error) else "")
+            text = _usage_text(error) if str(error) else ""
+            _say(text)
+            _tell_json(text, sys.argv[1:] if arguments is None else arguments)
             return BadInputError.exit_code
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and not error.filename:
+            _say(f"standard output can't be written: {error.strerror}")
+            _discard_output()
+            return InfrastructureError.exit_code
         _say(bug_text(error))
         return BUG_CODE
     finally:
@@ -88,8 +99,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _broken_pipe() -> int:
     """Keep the interpreter from complaining once more when it flushes at its end, for nobody reads any more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _discard_output()
     return BROKEN_PIPE_CODE
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def open_streams() -> None:
+    """Give a process that was started with closed standard streams (`>&-`) ones that swallow everything."""
+    if sys.stdout is not None and sys.stderr is not None:
+        return
+    while os.open(os.devnull, os.O_RDWR) <= 2:  # else the next file that is opened would become standard output
+        pass
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as we run
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
+def _tell_json(text: str, arguments: Sequence[str]) -> None:
+    """End JSON lines with their `result` also when the command was never called."""
+    if list(arguments[:1]) in (["train"], ["demo"]) and "--json" in arguments:
+        result = {"type": "result", "state": "refused", "exit_code": BadInputError.exit_code, "error": text}
+        sys.stdout.write(json.dumps(result) + "\n")
 
 
 def load(name: str) -> Any:
@@ -177,7 +209,7 @@ def _say(text: str) -> None:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     if text:
-        sys.stderr.write(text.rstrip("\n") + "\n")
+        sys.stderr.write(plain_text(text.rstrip("\n")) + "\n")
 
 
 if __name__ == "__main__":

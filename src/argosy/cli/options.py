@@ -3,19 +3,30 @@
 Lays out text that the room `plan` wrote; computes nothing.
 """
 
+import datetime
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from textwrap import fill
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from argosy.cli.jobs import seconds_left
 from argosy.cli.words import counted
+from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import Fleet
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
-from argosy.plan.explain import option_rows, summary_lines
+from argosy.plan.course import Course, course, course_line
+from argosy.plan.explain import option_rows, plan_chips, summary_lines
+
+OPTION_WIDTH = 24
 
 TITLES = {
+    "#": "",
     "option": "option",
     "chips": "chips",
     "step": "step",
@@ -37,8 +48,35 @@ def print_plans(console: Console, job: Job, fleet: Fleet, plans: Sequence[Plan])
     )
     console.print(options_table(job, plans))
     console.print()
-    for line in summary_lines(plans, job.objective.goal):
+    first = course_line(course_of(job, plans[0]))
+    for line in (first, *summary_lines(plans, job.objective.goal), *idle_lines(fleet, plans[0])):
         console.print(Text(line, overflow="fold"))
+
+
+def course_of(job: Job, plan: Plan) -> Course:
+    """Work out what a job takes by a plan, from now on."""
+    now = datetime.datetime.now().astimezone()
+    left = None
+    # A deadline that has passed is refused where a job is planned, not where a plan is shown.
+    with suppress(BadInputError):
+        left = seconds_left(job, now)
+    return course(plan, job, now, left)
+
+
+def idle_lines(fleet: Fleet, plan: Plan) -> list[str]:
+    """Say which chips of a fleet a plan leaves idle; nothing if none."""
+    idle: Counter[tuple[str, str]] = Counter()
+    for group in fleet.nodes:
+        idle[group.site, group.chip] += group.chips_per_node * group.count
+    for name, chips in plan_chips(plan).items():
+        site, chip = (*name.split("/"), "")[:2]
+        idle[site, chip] -= chips
+    left = {place: chips for place, chips in idle.items() if chips > 0}
+    kinds = Counter(chip for _, chip in left)
+    texts = [
+        f"{chips:,} {chip if kinds[chip] == 1 else f'{site}/{chip}'}" for (site, chip), chips in sorted(left.items())
+    ]
+    return [f"idle: {', '.join(texts)}"] if texts else []
 
 
 def options_table(job: Job, plans: Sequence[Plan]) -> Table:
@@ -49,8 +87,9 @@ def options_table(job: Job, plans: Sequence[Plan]) -> Table:
     for title, field in TITLES.items():
         if field != "cost" or priced:
             side: JustifyMethod = "left" if field in ("option", "chips", "long_link") else "right"
-            table.add_column(title, justify=side, overflow="fold", no_wrap=field == "option")
-    for row in rows:
-        fields = [field for field in TITLES.values() if field != "cost" or priced]
-        table.add_row(*(str(getattr(row, field)) for field in fields))
+            table.add_column(title, justify=side, overflow="fold", no_wrap=field in ("", "option"))
+    fields = [field for field in TITLES.values() if field != "cost" or priced]
+    for number, row in enumerate(rows, 1):
+        texts = {**asdict(row), "": str(number), "option": fill(row.option, OPTION_WIDTH)}
+        table.add_row(*(texts[field] for field in fields))
     return table

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from argosy.cli.inputs import read_inputs
 from argosy.cli.jobs import load_model
+from argosy.cli.options import course_of
 from argosy.cli.options import print_plans as print_plans
 from argosy.cli.plan_files import write_step
 from argosy.cli.planning import plan_inputs
@@ -36,6 +37,6 @@ def command(
     plans = plan_inputs(inputs, load_model(inputs.job, inputs.job_source)[0])
     write_step(plans[0], trace, timeline)
     if as_json:
-        typer.echo(encode({"plans": plans}).decode())
+        typer.echo(encode({"plans": plans, "course": course_of(inputs.job, plans[0])}).decode())
         return
     print_plans(Console(width=WIDTH, highlight=False), inputs.job, inputs.fleet, plans)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from argosy.cli.before import ELSEWHERE
 from argosy.cli.files import read_text
 from argosy.cli.inputs import Inputs, used_classes
 from argosy.cli.jobs import told_of
@@ -15,6 +16,9 @@ from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import Plan
 from argosy.contracts.strict import decode_strict
 from argosy.fleet.detect import survey
+from argosy.plan.check import check_plan
+
+PLAN_BYTES_MAX = 64_000_000
 
 
 def plan_classes(plan: Plan, inputs: Inputs) -> list[ChipClass]:
@@ -25,7 +29,8 @@ def plan_classes(plan: Plan, inputs: Inputs) -> list[ChipClass]:
 
 def read_plan(path: Path, inputs: Inputs) -> Plan:
     """Read a plan from JSON (`plan.json` of a run) and see that it is one of this job and fleet."""
-    text = read_text(path, "plan file", "give a number of `argosy plan`'s list, or the plan.json of a run")
+    hint = "give a number of `argosy plan`'s list, or the plan.json of a run"
+    text = read_text(path, "plan file", hint, PLAN_BYTES_MAX)
     train = inputs.job.train
     wanted: dict[str, Any] = {
         "model": inputs.job.model,
@@ -39,6 +44,7 @@ def read_plan(path: Path, inputs: Inputs) -> Plan:
             if getattr(plan, field) != value:
                 raise BadInputError(f"{field} is {getattr(plan, field)!r}, the job says {value!r}; plan it again")
         known = {chip_class.name for chip_class in inputs.classes}
+        check_plan(plan)
         for name in sorted({stage.chip_class for replica in plan.replicas for stage in replica.stages} - known):
             raise BadInputError(f"uses chips {name!r}; {inputs.fleet_source} has {', '.join(sorted(known))}")
     return replace(plan, emulated=any(chip_class.emulated for chip_class in plan_classes(plan, inputs)))
@@ -59,11 +65,7 @@ def check_here(plan: Plan, inputs: Inputs) -> None:
             )
         hosts = sorted({place.node for place in plan.placement})
         if len(hosts) > 1:
-            raise BadInputError(
-                f"the plan runs on {len(hosts)} machines ({', '.join(hosts[:4])}); this version starts ranks on this "
-                "machine alone, others join in a later one. Leave out --fleet to use this machine, or give its nodes "
-                "`emulate: {tflops: 0.05, memory_gb: 1}` to play them here"
-            )
+            raise BadInputError(f"the plan runs on {len(hosts)} machines ({', '.join(hosts[:4])}); {ELSEWHERE}")
         here = {group.chip for group in survey(inputs.catalogue).fleet.nodes} | {"cpu"}
         absent = [chip_class.chip.name for chip_class in used if chip_class.chip.name not in here]
         if absent:

@@ -21,6 +21,7 @@ from argosy.cli.summary import Line
 from argosy.cli.words import console as made_console
 from argosy.cli.words import counted
 from argosy.contracts.messages import Note, Ready, Saved, StepDone, Upward
+from argosy.contracts.plain import plain_text
 from argosy.train.data.prepare import TokenSetInfo
 
 WIDTH = 110
@@ -92,6 +93,8 @@ class Screen:
     def planned(self, inputs: Inputs, choice: Choice) -> None:
         """Show the options and the chosen plan."""
         self.expect(inputs, choice)
+        for note in choice.notes:
+            self.say("note", note)
         print_plans(self.console, inputs.job, inputs.fleet, choice.plans)
         self.console.print()
 
@@ -110,9 +113,12 @@ class Screen:
         self.starting()
 
     def starting(self) -> None:
-        """Say that ranks start, where the line is written over by the first step."""
+        """Say that ranks start; on a terminal the first step is written over it."""
+        text = f"{'start':{LABEL}}{counted(self._ranks, 'rank')}, which load torch"
         if self.console.is_terminal:
-            self.status.show(f"{'start':{LABEL}}{counted(self._ranks, 'rank')}")
+            self.status.show(text)
+        else:
+            self.console.print(text)
 
     def heard(self, message: Upward) -> None:
         """Show steps, checkpoints and notes; failures are told at the end."""
@@ -130,7 +136,7 @@ class Screen:
 
     def say(self, label: str, text: str) -> None:
         """Print a labelled line above the live one."""
-        self.console.print(f"{label:{LABEL}}{text}", soft_wrap=True, markup=False)
+        self.console.print(f"{label:{LABEL}}{plain_text(text)}", soft_wrap=True, markup=False)
 
     def figures(self, lines: Sequence[Line], told_by: str = "predicted") -> None:
         """Print predicted beside measured. told_by: title of the predictions."""
@@ -150,7 +156,8 @@ def data_text(info: TokenSetInfo, source: str = "") -> str:
     meta = info.meta
     tokenizer = f"tokenizer {meta.tokenizer}"
     if meta.tokenizer.startswith("train:"):
-        tokenizer = f"tokenizer of {meta.vocab_size:,} trained in {meta.tokenizer_s:.1f} s"
+        tokenizer = f"tokenizer of {meta.vocab_size:,} trained"
+        tokenizer += " before" if info.reused else f" in {meta.tokenizer_s:.1f} s"
     text = (
         f"{source}{counted(meta.files, 'file')}, {meta.text_bytes / 1e6:,.1f} MB, {meta.tokens:,} tokens, {tokenizer}"
     )

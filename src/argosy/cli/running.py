@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from argosy.cli.attempt import Listener, Wishes, run_attempt
+from argosy.cli.before import check_before
 from argosy.cli.choosing import Choice, choose
-from argosy.cli.data import check_files
 from argosy.cli.ended import Ended
 from argosy.cli.ending import ending
 from argosy.cli.inputs import Inputs
@@ -34,7 +34,7 @@ def run(
     wanted: `--plan`. trace: where the Perfetto trace goes. more: figures besides the usual ones. Raises ArgosyError
     when the run didn't finish, after the watcher was told.
     """
-    check_files(inputs)
+    check_before(inputs, wishes.directory, wishes.port)
     choice = choose(inputs, wanted)
     watcher.planned(inputs, choice)
     outcome = run_attempt(inputs, choice, wishes, watcher)

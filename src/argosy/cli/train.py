@@ -13,7 +13,7 @@ from argosy.cli.inputs import Inputs, read_inputs
 from argosy.cli.jsonlines import JsonLines
 from argosy.cli.progress import Screen
 from argosy.cli.running import Watcher, run
-from argosy.contracts.errors import ArgosyError, BadInputError
+from argosy.contracts.errors import ArgosyError, InterruptedByUserError
 from argosy.contracts.job import CheckpointSpec
 
 PORT_MAX = 65_535
@@ -52,11 +52,8 @@ def command(
 
 
 def with_checkpoint(inputs: Inputs, directory: Path) -> Inputs:
-    """Let a job that exports save at its end, also when it asks for no checkpoints; see that its weights exist."""
+    """Let a job that exports save at its end, also when it asks for no checkpoints."""
     job = inputs.job
-    if job.initial_weights is not None and not Path(job.initial_weights).is_dir():
-        text = f"initial_weights: there is no folder {job.initial_weights}; give one that holds model.safetensors"
-        raise BadInputError(f"{inputs.job_source}: {text}")
     if job.export_to is None or job.checkpoint is not None:
         return inputs
     checkpoint = CheckpointSpec(to=str(directory / "checkpoints"), keep=1, resume=False)
@@ -96,10 +93,22 @@ def with_json(work: Callable[[Watcher], None]) -> None:
     watcher = TrainJson()
     try:
         work(watcher)
-    except ArgosyError as error:
-        if not watcher.done:
-            watcher.write({"type": "result", "state": "refused", "exit_code": error.exit_code, "error": str(error)})
+    except BrokenPipeError:
         raise
+    except BaseException as error:
+        if not watcher.done:
+            watcher.write(early_result(error))
+        raise
+
+
+def early_result(error: BaseException) -> dict[str, Any]:
+    """Put an end that came before the run's own into one object: bad input, an interrupt, a bug."""
+    state, code, text = "failed", ArgosyError.exit_code, f"a bug in Argosy: {type(error).__name__}: {error}"
+    if isinstance(error, ArgosyError):
+        state, code, text = "refused", error.exit_code, str(error)
+    elif isinstance(error, KeyboardInterrupt):
+        state, code, text = "interrupted", InterruptedByUserError.exit_code, "interrupted"
+    return {"type": "result", "state": state, "exit_code": code, "error": text}
 
 
 def result_of(ended: Ended) -> dict[str, Any]:

@@ -7,7 +7,6 @@ keys, nor open a file.
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ import yaml
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.explain import NUMBER, Path, dotted_path, explain, got_text
+from argosy.contracts.plain import is_plain
 
 M = TypeVar("M", bound=pydantic.BaseModel)
 
@@ -34,10 +34,6 @@ _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
-
-
-_HIDDEN = ("Cc", "Cs", "Zl", "Zp")
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Section(pydantic.BaseModel):
@@ -76,23 +72,6 @@ class Document:
     def error(self, path: Path, text: str) -> BadInputError:
         """Make the error for one thing that is wrong at a path; the caller raises it."""
         return BadInputError(self.problem(path, text))
-
-
-def is_plain(char: str) -> bool:
-    """Tell what a screen shows as itself: no control character but tab and line feed, no mark that turns text around.
-
-    Half a surrogate pair is no text either. Categories: Unicode's Cc, Cs; the marks: Unicode TR9's, which are in Cf.
-    """
-    return char in "\n\t" or (unicodedata.category(char) not in _HIDDEN and char not in _TURNING)
-
-
-def plain_text(text: str) -> str:
-    """Write a text so that a terminal shows all of it and obeys none of it: what isn't plain becomes an escape.
-
-    >>> plain_text("a" + chr(27) + "[2J")
-    'a\\\\x1b[2J'
-    """
-    return "".join(char if is_plain(char) else ascii(char)[1:-1] for char in text)
 
 
 def problems_error(problems: Sequence[str]) -> BadInputError:

@@ -279,7 +279,7 @@ def _reserved(state: State, change: ch.Reserved) -> None:
         pinned=change.pinned,
         expires_us=change.expires_us,
     )
-    enter(state, job)
+    enter(state, job, arrives=False)
     state.nodes.set_lock(change.nodes, job.id, 0 if change.pinned else change.from_us)
 
 

@@ -63,7 +63,7 @@ def _free_part(state: State, job: JobState, part: RungPart, open_to: list[Victim
     best: tuple[int, int, list[Victim]] | None = None
     in_domain: dict[Domain, list[tuple[Victim, int]]] = {}
     for victim in open_to:
-        for domain, count in victim.nodes_by(state, part.level).items():
+        for domain, count in victim.nodes_by(state, part.pool, part.level).items():
             in_domain.setdefault(domain, []).append((victim, count))
     for domain, rows in in_domain.items():
         found = _cheapest(state, domain, part.nodes, rows, plan)

@@ -33,12 +33,10 @@ def reserve(work: Work, job: JobState, rung: Rung, outlook: Outlook) -> bool:
     standing = state.reservations.get(job.id)
     if standing is not None and (standing.pinned or still_good(state, job)):
         return True
-    if standing is not None:
-        # What was held for it may be part of what it holds next.
-        give_up(work, job)
-        outlook.changed(pool for pool, _ in standing.rung.chips)
     chosen = _choose(state, job, rung, outlook)
     if chosen is None:
+        if standing is not None:
+            give_up(work, job)
         return True
     from_us, numbers = chosen
     if from_us >= FOREVER and state.now_us - job.since_us < state.us(state.policy.hold_after_s):
@@ -82,7 +80,7 @@ def _soonest(
     state: State, job: JobState, part: RungPart, taken: list[int], outlook: Outlook
 ) -> tuple[int, list[int]] | None:
     """Find the domain in which enough nodes of a part are free first; of equals the one with most free now."""
-    view = outlook.of(part.pool)
+    view = outlook.of(part.pool, job.id if job.id in state.reservations else "")
     limit_us = end_of(state, job) - state.now_us
     usable = view.times < NEVER
     usable &= (view.until >= FOREVER) | (view.times + limit_us <= view.until)
@@ -106,12 +104,12 @@ def _soonest(
 class View:
     """When each node of a pool is free, by time limits; NEVER for one that nobody else can have."""
 
-    def __init__(self, state: State, pool: int) -> None:
+    def __init__(self, state: State, pool: int, job: str) -> None:
         nodes = state.nodes
         members = nodes.members[pool]
         self.state = state
         self.numbers: Array = np.array(members, np.int64)
-        self.times: Array = np.array([_free_at(state, number) for number in members], np.int64)
+        self.times: Array = np.array([_free_at(state, number, job) for number in members], np.int64)
         self.until: Array = np.array([nodes.until_us[number] for number in members], np.int64)
         self._domains: dict[int, Array] = {}
         self._orders: dict[int, Array] = {}
@@ -138,10 +136,12 @@ class Outlook:
         self.state = state
         self._views: dict[int, View] = {}
 
-    def of(self, pool: int) -> View:
-        """Give when a pool's nodes are free."""
+    def of(self, pool: int, job: str = "") -> View:
+        """Give when a pool's nodes are free; for a job with nodes held for it, those too."""
+        if job:
+            return View(self.state, pool, job)
         if pool not in self._views:
-            self._views[pool] = View(self.state, pool)
+            self._views[pool] = View(self.state, pool, "")
         return self._views[pool]
 
     def changed(self, pools: Iterable[int]) -> None:
@@ -161,10 +161,10 @@ class Outlook:
                 view.times[np.isin(view.numbers, gone)] = NEVER
 
 
-def _free_at(state: State, number: int) -> int:
+def _free_at(state: State, number: int, job: str) -> int:
     """Say when a node is free, NEVER if it is not ready, a spare, or held for somebody."""
     nodes = state.nodes
-    if not nodes.ready[number] or nodes.spare[number] or nodes.lock[number]:
+    if not nodes.ready[number] or nodes.spare[number] or nodes.lock[number] not in ("", job):
         return NEVER
     holder = nodes.holder[number]
     if not holder:

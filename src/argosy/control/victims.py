@@ -30,16 +30,16 @@ class Victim:
     nodes: tuple[int, ...]
     chips: int
     smaller: Rung | None = None
-    spread: dict[int, dict[Domain, int]] = field(default_factory=dict)
+    spread: dict[tuple[int, int], dict[Domain, int]] = field(default_factory=dict)
 
-    def nodes_by(self, state: State, level: int) -> dict[Domain, int]:
-        """Count the nodes that it would free by domain of a level; nodes that are not ready free nothing."""
-        found = self.spread.get(level)
+    def nodes_by(self, state: State, pool: int, level: int) -> dict[Domain, int]:
+        """Count the nodes of a pool that it would free by domain of a level; those that are not ready free nothing."""
+        found = self.spread.get((pool, level))
         if found is None:
-            found = self.spread[level] = {}
-            ready, leaf = state.nodes.ready, state.nodes.leaf
+            found = self.spread[pool, level] = {}
+            ready, leaf, pools = state.nodes.ready, state.nodes.leaf, state.nodes.pool
             for number in self.nodes:
-                if ready[number]:
+                if ready[number] and pools[number] == pool:
                     domain = leaf[number].above[level]
                     found[domain] = found.get(domain, 0) + 1
         return found

@@ -18,11 +18,12 @@ def group_key(state: State, job: JobState) -> GroupKey:
     return state.queue_of(job), state.shape_of.get(job.id, -1), limit, job.id if special else ""
 
 
-def enter(state: State, job: JobState) -> None:
-    """Put a waiting job into its group, by priority, then age."""
+def enter(state: State, job: JobState, arrives: bool = True) -> None:
+    """Put a waiting job into its group, by priority, then age. arrives: a pass that is running looks at it again."""
     key = group_key(state, job)
     members = state.waiting.setdefault(key, [])
-    state.arrived.append(key)
+    if arrives:
+        state.arrived.append(key)
     insort(members, (-job.claim.priority, job.number, job.id))
 
 

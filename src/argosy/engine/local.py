@@ -23,8 +23,10 @@ from argosy.engine.failure import failure_error, is_failure
 from argosy.engine.store import HostedStore
 
 SILENCE_S = 1800.0
-ANSWER_S = 10.0
+ANSWER_S = 2.0
 """How much longer than a stop's grace an agent may take before it is killed itself."""
+REPLY_S = 10.0
+"""How long the fork server, which has loaded by then, may take to answer."""
 BOARD_BYTES = 1 << 30
 """Size of the emulated clock's board: a hole in a file, which takes only the memory that ranks touch."""
 
@@ -227,7 +229,7 @@ class LocalEngine:
             self._store = None
         if not options.host_store:
             return launch
-        patience_s = max(1.0, deadline_s - time.monotonic())
+        patience_s = min(REPLY_S, max(1.0, deadline_s - time.monotonic()))
         path = self._open_crew().fork_socket
         self._store = HostedStore(path, options.store_host, options.store_port, patience_s)
         return dataclasses.replace(launch, store_host=self._store.host, store_port=self._store.port)

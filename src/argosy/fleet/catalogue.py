@@ -15,6 +15,7 @@ from typing import Any
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import Chip
+from argosy.fleet.text_file import read_text_file
 
 DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4")
 

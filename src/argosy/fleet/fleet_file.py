@@ -225,7 +225,7 @@ def _group_problems(document: Document, file: FleetFile, catalogue: Catalogue) -
 
 
 def _unknown_names(document: Document, catalogue: Catalogue) -> list[str]:
-    """Find sites and chips that nothing knows in a file that is otherwise wrong too, as far as its parts can be read."""
+    """Find sites and chips that nothing knows in a file that is otherwise wrong too, as far as it can be read."""
     sites, groups = document.value.get("sites"), document.value.get("nodes")
     problems: list[str] = []
     for index, group in enumerate(groups if isinstance(groups, list) else ()):

@@ -6,7 +6,7 @@ Must not choose between plans.
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
 from argosy.plan.cost import efficiency
-from argosy.plan.explain import marked
+from argosy.plan.explain import marked, rate_text
 from argosy.plan.offers import Offer
 from argosy.plan.predict import Bound, predicted, time_draft
 from argosy.plan.search import Part, Search
@@ -39,7 +39,7 @@ def bound(search: Search, job: Job, offer: Offer) -> Bound:
             found.append(alone_tokens_per_second(search, part, share) or ideal_tokens_per_second(search, part))
         speeds = found
     texts = [
-        f"{part.chip_class.name} {marked(f'{speed:,.0f}', part.chip_class.emulated)}"
+        f"{part.chip_class.name} {marked(rate_text(speed), part.chip_class.emulated)}"
         for part, speed in zip(parts, speeds, strict=True)
     ]
     name = f"the parts on their own, each at its share of the batch: {' + '.join(texts)} tokens/s"

@@ -4,16 +4,16 @@ Text only, without colour or layout, so that the command line, the report and a 
 time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from argosy.contracts.plan import Plan, Prediction, Replica
+from argosy.contracts.plan import Plan, Prediction, Replica, Stage
 from argosy.network.wires import find_wire
 
-NEXT_BEST = "next best"
 LINES_MAX = 8
 HOLDUPS_MAX = 4
 LAYERS_LISTED_MAX = 10
+LINE_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +32,52 @@ class Row:
 
 def option_rows(plans: Sequence[Plan], goal: str) -> list[Row]:
     """Describe options, the chosen one first. goal: what it was chosen for."""
-    costs = [cost for plan in plans if (cost := predicted(plan).cost_per_trillion_tokens) is not None]
-    cheapest = min(costs, default=None)
-    return [row(plan, option_name(plan, index, goal, cheapest)) for index, plan in enumerate(plans)]
+    return [row(plan, name) for plan, name in zip(plans, option_names(plans, goal), strict=True)]
 
 
-def option_name(plan: Plan, index: int, goal: str, cheapest: float | None) -> str:
-    """Name an option by what sets it apart."""
-    classes = plan_chips(plan)
-    if index == 0:
-        return goal
-    if cheapest is not None and predicted(plan).cost_per_trillion_tokens == cheapest:
-        return "cheapest"
-    if any(len({stage.chip_class for stage in replica.stages}) > 1 for replica in plan.replicas):
-        return "mixed pipelines"
-    if len({name.split("/")[0] for name in classes}) == 1:
-        return "one site" if len(classes) > 1 else f"{next(iter(classes)).split('/')[0]} alone"
-    return NEXT_BEST
+def option_names(plans: Sequence[Plan], goal: str) -> list[str]:
+    """Name options, each differently: the first by the goal, the others by what they are.
+
+    The cheapest is told where prices are shown.
+    """
+    costs = [predicted(plan).cost_per_trillion_tokens for plan in plans if not plan.emulated]
+    known = [cost for cost in costs if cost is not None]
+    cheapest = min(known) if len(known) == len(plans) > 1 and goal != "cheapest" else None
+    classes = {name for plan in plans for name in plan_chips(plan)}
+    names: list[str] = []
+    for index, plan in enumerate(plans):
+        name = goal if index == 0 else option_name(plan, classes)
+        again = sum(other.split(", way ")[0] == name for other in names)
+        names.append(f"{name}, way {again + 1}" if again else name)
+    if cheapest is None:
+        return names
+    told = [predicted(plan).cost_per_trillion_tokens == cheapest for plan in plans]
+    return [f"{name}, cheapest of these" if least else name for name, least in zip(names, told, strict=True)]
+
+
+def option_name(plan: Plan, classes: Collection[str]) -> str:
+    """Name an option by what it is. classes: all that are used by any option."""
+    used = list(plan_chips(plan))
+    mixed = {frozenset(stage.chip_class for stage in replica.stages) for replica in plan.replicas}
+    for kinds in sorted((kinds for kinds in mixed if len(kinds) > 1), key=len, reverse=True):
+        row = [name for name in used if name in kinds]
+        sites = list(dict.fromkeys(site_of(name) for name in row))
+        return f"{' + '.join(sites if len(sites) > 1 else map(chip_of, row))} in one pipeline"
+    sites = list(dict.fromkeys(map(site_of, used)))
+    if len(sites) > 1:
+        return f"{' + '.join(sites)}, each chip in pipelines of its own"
+    whole = [name for name in classes if site_of(name) == sites[0]]
+    return f"{sites[0]} alone" if len(used) == len(whole) else f"{' + '.join(used)} alone"
+
+
+def site_of(chip_class: str) -> str:
+    """Give the site in a class's name."""
+    return chip_class.split("/")[0]
+
+
+def chip_of(chip_class: str) -> str:
+    """Give what follows the site in a class's name."""
+    return chip_class.split("/", 1)[-1]
 
 
 def row(plan: Plan, option: str) -> Row:
@@ -73,7 +102,7 @@ def summary_lines(plans: Sequence[Plan], goal: str) -> list[str]:
     chosen, told = plans[0], predicted(plans[0])
     count = len(chosen.replicas)
     zero = ", optimizer state sharded (ZeRO-1)" if chosen.zero_stage else ""
-    lines = [f"{goal}, {count} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{zero}:"]
+    lines = [f"{goal}, {count:,} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{zero}:"]
     lines += replica_lines(chosen)
     held = [f"{holdup.what} ({marked(share_text(holdup.share), chosen.emulated)})" for holdup in told.holdups]
     lines.append(f"bound: {told.bound_name}; this plan reaches {marked(share_text(told.efficiency), chosen.emulated)}.")
@@ -82,8 +111,7 @@ def summary_lines(plans: Sequence[Plan], goal: str) -> list[str]:
     lines.append(f"held back by: {'; '.join(held[:HOLDUPS_MAX]) or 'nothing above 0.1 %'}.")
     if len(plans) > 1:
         second = option_rows(plans, goal)[1]
-        name = "" if second.option == NEXT_BEST else f"{second.option}, "
-        lines.append(f"next best: {name}{second.chips}, {second.step} a step.")
+        lines.append(f"next best: {second.option}, {second.chips}, {second.step} a step.")
     return lines
 
 
@@ -93,32 +121,77 @@ def replica_lines(plan: Plan) -> list[str]:
     for replica in plan.replicas:
         key = tuple(replace(stage, ranks=()) for stage in replica.stages)
         likes.setdefault(key, []).append(replica)
-    texts = [replica_texts(alike) for alike in list(likes.values())[:LINES_MAX]]
-    widths = [max(len(text[column]) for text in texts) for column in range(len(texts[0]))]
-    lines = [
-        "  " + "   ".join([text[0].rjust(widths[0]), *(t.ljust(w) for t, w in zip(text[1:], widths[1:], strict=True))])
-        for text in texts
-    ]
+    shown = list(likes.values())[:LINES_MAX]
+    texts = [replica_texts(alike) for alike in shown]
+    pure = [text for text, alike in zip(texts, shown, strict=True) if len(class_runs(alike[0])) == 1]
+    widths = [max(len(text[column]) for text in pure or texts) for column in range(len(texts[0]))]
+    lines = []
+    for text, alike in zip(texts, shown, strict=True):
+        lines += aligned(text, widths) if text in pure else mixed_lines(text, alike[0], widths[0])
     more = [f"  and {len(likes) - LINES_MAX} more kinds"] if len(likes) > LINES_MAX else []
     return [line.rstrip() for line in lines] + more
+
+
+def aligned(text: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Write one line in columns, or two where one would be too wide."""
+    head, *rest = [text[0].rjust(widths[0]), *(t.ljust(w) for t, w in zip(text[1:], widths[1:], strict=True))]
+    if sum(widths) + 3 * len(rest) + 2 <= LINE_WIDTH:
+        return ["  " + "   ".join([head, *rest])]
+    return ["  " + "   ".join([head, *rest[:2]]), " " * (widths[0] + 5) + "   ".join(rest[2:])]
+
+
+def mixed_lines(text: Sequence[str], replica: Replica, width: int) -> list[str]:
+    """Write replicas that run through several classes: what they share, then a line for each run of stages."""
+    stages = replica.stages
+    head = f"  {text[0].rjust(width)}   TP {stages[0].tp}, {len(stages)} stages, {text[3]}"
+    lines = [head]
+    for first, end in class_runs(replica):
+        run = stages[first:end]
+        which = f"stages {first + 1}-{end}" if end - first > 1 else f"stage {end}"
+        cut = layers_text(run)
+        recompute = ", full recompute" if any(stage.recompute == "full" for stage in run) else ""
+        lines.append(f"{' ' * (width + 5)}{run[0].chip_class} {which}: {cut}{recompute}, {fullest_text(run)}")
+    return lines
+
+
+def class_runs(replica: Replica) -> list[tuple[int, int]]:
+    """List the runs of stages of one class in a replica: first stage and the one after the last."""
+    runs: list[tuple[int, int]] = []
+    for index, stage in enumerate(replica.stages):
+        if runs and replica.stages[runs[-1][0]].chip_class == stage.chip_class:
+            runs[-1] = (runs[-1][0], index + 1)
+        else:
+            runs.append((index, index + 1))
+    return runs
+
+
+def layers_text(stages: Sequence[Stage]) -> str:
+    """Say how many layers stages hold: each if they are few, else the fewest and the most."""
+    layers = [stage.end_layer - stage.first_layer for stage in stages]
+    if len(layers) > LAYERS_LISTED_MAX:
+        return f"{min(layers)} to {max(layers)} layers"
+    return f"{'+'.join(map(str, layers))} layer{'' if sum(layers) == 1 else 's'}"
+
+
+def fullest_text(stages: Sequence[Stage]) -> str:
+    """Say how full the fullest of stages is."""
+    fullest = max(stages, key=lambda stage: stage.memory_gb / max(stage.memory_limit_gb, 1e-9))
+    return f"{size_text(fullest.memory_gb)} of {size_text(fullest.memory_limit_gb)} GB"
 
 
 def replica_texts(alike: Sequence[Replica]) -> tuple[str, ...]:
     """Describe replicas of like stages: how many, their chips, how they are cut, micro-batches, memory."""
     stages, size = alike[0].stages, alike[0].microbatch_size
-    layers = [stage.end_layer - stage.first_layer for stage in stages]
-    cut = "+".join(map(str, layers)) if len(layers) <= LAYERS_LISTED_MAX else f"{min(layers)} to {max(layers)}"
-    staged = f"1 stage of {cut} layers" if len(layers) == 1 else f"{len(layers)} stages of {cut} layers"
+    staged = f"{len(stages)} stage{'s' if len(stages) > 1 else ''} of {layers_text(stages)}"
     recompute = ", full recompute" if any(stage.recompute == "full" for stage in stages) else ""
     fewest, most = (pick(replica.microbatches for replica in alike) for pick in (min, max))
-    counted = f"{most}" if fewest == most else f"{fewest} to {most}"
-    fullest = max(stages, key=lambda stage: stage.memory_gb / max(stage.memory_limit_gb, 1e-9))
+    counted = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return (
-        f"{len(alike)} x",
+        f"{len(alike):,} x",
         " + ".join(dict.fromkeys(stage.chip_class for stage in stages)),
         f"TP {stages[0].tp}, {staged}{recompute}",
         f"{counted} micro-batch{'es' if most > 1 else ''}" + (f" of {size}" if size > 1 else ""),
-        f"{size_text(fullest.memory_gb)} of {size_text(fullest.memory_limit_gb)} GB",
+        fullest_text(stages),
     )
 
 
@@ -187,9 +260,11 @@ def share_text(share: float, digits: int = 1) -> str:
 def time_text(time_ms: float) -> str:
     """Write a time with a unit that suits it.
 
-    >>> time_text(1840), time_text(42)
-    ('1.84 s', '42.0 ms')
+    >>> time_text(1840), time_text(42), time_text(7.2e6)
+    ('1.84 s', '42.0 ms', '2.0 h')
     """
+    if time_ms >= 6e6:
+        return f"{time_ms / 3.6e6:,.1f} h"
     return f"{time_ms / 1e3:,.2f} s" if time_ms >= 1000 else f"{time_ms:.1f} ms"
 
 

@@ -101,7 +101,7 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
     limit_gb = chip_class.chip.memory_gb or 0.0
     if need_gb <= limit_gb:
         return NeverFitsError(
-            f"{job.model} fits in memory but no plan uses at least chips.min {job.chips.minimum} chips with a "
+            f"{job.model} fits in memory but no plan uses the {job.chips.minimum} chips that chips.min asks for with a "
             f"global_batch_size of {job.train.global_batch_size}; lower chips.min or raise the batch{because}"
         )
     fleets = [f"{chips} {c.chip.name}" for c in unlike(classes) if (chips := smallest_chips(search, c, batch))]

@@ -7,19 +7,17 @@ estimates; the timeline decides. Must not know prices nor what is asked for.
 import itertools
 import math
 from bisect import insort
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.contracts.fleet import ChipClass
 from argosy.model.shape import ModelShape
 from argosy.network.wires import find_wire, send_ms
-from argosy.plan.cost import Setting
 from argosy.plan.drafts import Draft, make_draft, sketch
 from argosy.plan.links import can_join
 from argosy.plan.schedules import choose_schedule
 from argosy.plan.shares import Kind, least_time
-from argosy.plan.templates import Layout, Template, cost_at, make_template, total_ms
+from argosy.plan.templates import Layout, Template, all_layers_ms, make_template
 
 MICROBATCH_SIZES = (1, 2, 4)
 RECOMPUTES = ("none", "full")
@@ -127,7 +125,9 @@ class Search:
         key = (tuple((part.chip_class.name, part.chips) for part in block), microbatches, size, shard, keep)
         if key not in self.known:
             found: list[tuple[float, Choice]] = []
-            tried = [(self.least_ms(layout, microbatches), layout) for layout in self.layouts(block, microbatches, size)]
+            tried = [
+                (self.least_ms(layout, microbatches), layout) for layout in self.layouts(block, microbatches, size)
+            ]
             for least_ms, layout in sorted(tried, key=lambda pair: pair[0]):
                 if len(found) >= keep and least_ms >= found[keep - 1][0]:
                     break
@@ -262,22 +262,12 @@ def schedules(choice: Sequence[Choice]) -> list[str]:
 
 
 def least_work_ms(choice: Sequence[Choice], microbatches: int) -> float:
-    """Give what a choice takes at least, whatever its schedule and wires: its stages' work, the batch dealt for that."""
+    """Give what a choice takes at least, whatever its schedule and wires: its stages' work, dealt for the least."""
     kinds = []
     for template, count in choice:
         works = [stage.forward_ms + stage.backward_ms for stage in template.stages]
         kinds.append(Kind(pace_ms=max(works), fill_ms=sum(works), count=count))
     return least_time(kinds, microbatches)
-
-
-def all_layers_ms(setting: Setting, layout: Layout, place: ChipClass) -> float:
-    """Give what one micro-batch takes through all layers if they were at one place; worked out once."""
-    key = ("all layers", place.name, layout.tp, layout.microbatch_size, layout.recompute)
-    if key not in setting.tables:
-        counts = Counter(setting.kinds)
-        setting.tables[key] = sum(n * total_ms(cost_at(setting, layout, place, kind)) for kind, n in counts.items())
-    time_ms: float = setting.tables[key]
-    return time_ms
 
 
 def choice_ms(choice: Choice, microbatches: int) -> float:

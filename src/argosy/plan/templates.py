@@ -199,6 +199,16 @@ def cost_at(setting: Setting, layout: Layout, place: ChipClass, unit: int) -> Un
     return cost
 
 
+def all_layers_ms(setting: Setting, layout: Layout, place: ChipClass) -> float:
+    """Give what one micro-batch takes through all layers if they were at one place; worked out once."""
+    key = ("all layers", place.name, layout.tp, layout.microbatch_size, layout.recompute)
+    if key not in setting.tables:
+        counts = Counter(setting.kinds)
+        setting.tables[key] = sum(n * total_ms(cost_at(setting, layout, place, kind)) for kind, n in counts.items())
+    time_ms: float = setting.tables[key]
+    return time_ms
+
+
 def total_ms(cost: UnitCost) -> float:
     """Add forward and backward."""
     return cost.forward_ms + cost.backward_ms
