@@ -1,5 +1,6 @@
 """The table of commands, and the exit code and text that every kind of error leaves with."""
 
+import json
 import os
 import subprocess
 import sys
@@ -69,6 +70,12 @@ class TestUsage:
         assert cli.main(arguments) == 2
         assert text in capsys.readouterr().err
 
+    def test_json_has_a_result_for_wrong_usage(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """JSON lines end with their `result` also when an option is unknown."""
+        assert cli.main(["train", "--json", "--bogus"]) == 2
+        result = json.loads(capsys.readouterr().out)
+        assert (result["type"], result["state"], result["exit_code"]) == ("result", "refused", 2)
+
     def test_no_command_shows_help(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Without a command the help is shown, once."""
         assert cli.main([]) == 2
@@ -130,6 +137,20 @@ class TestExitCodes:
         done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         os.close(writing)
         assert (done.returncode, done.stderr) == (141, "")
+
+    @pytest.mark.slow
+    def test_closed_output_is_no_bug(self) -> None:
+        """A process that was started without standard output does its work and says nothing."""
+        program = f"{sys.executable} -c 'import sys; from argosy.cli.main import main; sys.exit(main())' chips >&-"
+        done = subprocess.run(["bash", "-c", program], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_escapes_what_a_terminal_would_obey(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Control characters in an error are shown, not obeyed."""
+        fail_with(monkeypatch, BadInputError("a\x1b[2J"))
+        assert capsys.readouterr().err == "a\\x1b[2J\n"
 
     def test_the_handler_of_sigterm_is_put_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """After the command line has run, SIGTERM means what it meant before."""

@@ -112,7 +112,7 @@ class TestReading:
             ("a: *x", "job.yaml:1:4  not valid YAML: found undefined alias 'x'"),
             ("a: &b {c: 1}\nd:\n  <<: *b", "job.yaml:3:3  d.<<: merge keys are not read; write the keys out"),
             ("[a, b]: 1", "job.yaml:1:1  : a key must be one word, not a list or mapping"),
-            ('a: "\\0"', "job.yaml:1:4  a: holds a zero byte or half a surrogate pair, which is no text"),
+            ('a: "\\0"', "job.yaml:1:4  a: holds the character U+0000, which can't be shown; leave it out"),
             ("a: " + "9" * 5000, "job.yaml:1:4  a: a number of 5000 digits is too long"),
         ],
     )

@@ -223,7 +223,7 @@ class TestOwnFile:
 
     def test_missing_file(self, tmp_path: Path) -> None:
         """A file that isn't there is a clear error."""
-        with pytest.raises(BadInputError, match="can't read this catalogue"):
+        with pytest.raises(BadInputError, match="there is no such catalogue"):
             load_catalogue(tmp_path / "none.toml")
 
     def test_base_is_left_alone(self) -> None:

@@ -126,7 +126,7 @@ class TestMistakes:
 
     def test_missing_file(self, tmp_path: Path) -> None:
         """A file that isn't there names the command that writes one."""
-        with pytest.raises(BadInputError, match="no such file; `argosy fleet detect`"):
+        with pytest.raises(BadInputError, match="no such fleet file; `argosy fleet detect`"):
             load_fleet(tmp_path / "fleet.yaml", CATALOGUE)
 
     def test_a_folder_is_no_file(self, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ PURE_MODULES = frozenset(
     {
         *("abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib", "enum"),
         *("fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator"),
-        *("re", "string", "struct", "textwrap", "tomllib", "types", "typing", "zlib"),
+        *("re", "string", "struct", "textwrap", "tomllib", "types", "typing", "unicodedata", "zlib"),
         *("argosy", "msgspec", "numpy", "pydantic", "scipy", "yaml"),
     }
 )

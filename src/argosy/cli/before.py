@@ -8,16 +8,11 @@ from pathlib import Path
 
 from argosy.cli.data import check_files
 from argosy.cli.files import check_folder
-from argosy.cli.inputs import Inputs
+from argosy.cli.inputs import ELSEWHERE, Inputs
 from argosy.cli.jobs import told_of
 from argosy.contracts.errors import BadInputError, InfrastructureError
-from argosy.model.named import named_configs
 
 HOST = "127.0.0.1"
-ELSEWHERE = (
-    "this version starts ranks on this machine alone, others join in a later one. Leave out --fleet to use this "
-    "machine, or give its nodes `emulate: {tflops: 0.05, memory_gb: 1}` to play them here"
-)
 
 
 def check_before(inputs: Inputs, directory: Path, port: int) -> None:
@@ -61,10 +56,3 @@ def check_port(port: int) -> None:
         except OSError as error:
             text = f"can't listen on {HOST}:{port}: {error.strerror}"
             raise InfrastructureError(f"{text}; another --port, or none for any free one, helps") from error
-
-
-def shadow_note(model: str) -> str:
-    """Say that a named configuration hides a file or folder of the same name; empty when it doesn't."""
-    if model in named_configs() and Path(model).exists():
-        return f"model {model} is the configuration that ships with Argosy; write ./{model} for the folder here"
-    return ""

@@ -6,9 +6,8 @@ Starts nothing; what can't run here is refused before anything is.
 from dataclasses import dataclass
 from pathlib import Path
 
-from argosy.cli.before import shadow_note
 from argosy.cli.inputs import Inputs
-from argosy.cli.jobs import load_model, told_of
+from argosy.cli.jobs import load_model, shadow_note, told_of
 from argosy.cli.planfile import check_here, read_plan
 from argosy.cli.planning import plan_inputs as plan_inputs
 from argosy.contracts.errors import BadInputError

@@ -10,12 +10,17 @@ from pathlib import Path
 from argosy.cli.jobs import load_job
 from argosy.contracts.fleet import ChipClass, Fleet, Node
 from argosy.contracts.job import Job
+from argosy.contracts.plan import Plan
 from argosy.fleet.catalogue import Catalogue, load_catalogue
 from argosy.fleet.classes import chip_classes, fleet_nodes
 from argosy.fleet.detect import survey
 from argosy.fleet.fleet_file import load_fleet
 
 THIS_MACHINE = "this machine"
+ELSEWHERE = (
+    "this version starts ranks on this machine alone, others join in a later one. Leave out --fleet to use this "
+    "machine, or give its nodes `emulate: {tflops: 0.05, memory_gb: 1}` to play them here"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +61,9 @@ def gather(job: Job, job_source: str, fleet: Fleet, fleet_source: str, catalogue
 def used_classes(classes: Sequence[str], inputs: Inputs) -> list[ChipClass]:
     """Look up classes by name, each once, in the fleet's order; names that it does not have are left out."""
     return [chip_class for chip_class in inputs.classes if chip_class.name in classes]
+
+
+def plan_classes(plan: Plan, inputs: Inputs) -> list[ChipClass]:
+    """List the chip classes that a plan uses, in the fleet's order."""
+    names = {stage.chip_class for replica in plan.replicas for stage in replica.stages}
+    return used_classes(sorted(names), inputs)

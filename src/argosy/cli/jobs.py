@@ -13,7 +13,7 @@ from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.contracts.job import Job
 from argosy.contracts.job_file import read_job
 from argosy.model.config import read_config
-from argosy.model.named import config_text
+from argosy.model.named import config_text, named_configs
 from argosy.model.shape import ModelShape
 
 DATE_LENGTH = len("2026-12-24")
@@ -54,3 +54,10 @@ def seconds_left(job: Job, now: datetime.datetime) -> float | None:
     if end <= now:
         raise BadInputError(f"objective.deadline: {deadline} has passed; write one to come, or fastest or cheapest")
     return (end - now).total_seconds()
+
+
+def shadow_note(model: str) -> str:
+    """Say that a named configuration hides a file or folder of the same name; empty when it doesn't."""
+    if model in named_configs() and Path(model).exists():
+        return f"model {model} is the configuration that ships with Argosy; write ./{model} for the folder here"
+    return ""

@@ -7,24 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from argosy.cli.before import ELSEWHERE
 from argosy.cli.files import read_text
-from argosy.cli.inputs import Inputs, used_classes
+from argosy.cli.inputs import ELSEWHERE, Inputs, plan_classes
 from argosy.cli.jobs import told_of
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import Plan
 from argosy.contracts.strict import decode_strict
 from argosy.fleet.detect import survey
 from argosy.plan.check import check_plan
 
 PLAN_BYTES_MAX = 64_000_000
-
-
-def plan_classes(plan: Plan, inputs: Inputs) -> list[ChipClass]:
-    """List the chip classes that a plan uses, in the fleet's order."""
-    names = {stage.chip_class for replica in plan.replicas for stage in replica.stages}
-    return used_classes(sorted(names), inputs)
 
 
 def read_plan(path: Path, inputs: Inputs) -> Plan:

@@ -19,9 +19,8 @@ from argosy.cli.options import print_plans
 from argosy.cli.pace import LABEL, Pace
 from argosy.cli.summary import Line
 from argosy.cli.words import console as made_console
-from argosy.cli.words import counted
+from argosy.cli.words import counted, plain_text
 from argosy.contracts.messages import Note, Ready, Saved, StepDone, Upward
-from argosy.contracts.plain import plain_text
 from argosy.train.data.prepare import TokenSetInfo
 
 WIDTH = 110

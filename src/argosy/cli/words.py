@@ -2,6 +2,8 @@
 
 from rich.console import Console
 
+from argosy.contracts.plain import plain_text as plain_text
+
 WIDTH = 100
 
 

@@ -203,6 +203,7 @@ def _attempt_began(state: State, change: ch.AttemptBegan) -> None:
         rung=change.rung,
         nodes=change.nodes,
         began_us=state.now_us,
+        began_seq=state.seq,
         ends_us=change.ends_us,
     )
     job.attempt, job.attempts = attempt.id, job.attempts + 1

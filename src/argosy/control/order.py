@@ -5,14 +5,17 @@ line is sorted by priority and age alone. A small heap decides between queues. M
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from argosy.contracts.policy import SECOND_US
 from argosy.control.decay import average, faded
 from argosy.control.nodes import FOREVER
 from argosy.control.sieve import Sieve
-from argosy.control.state import BLOCKED, GroupKey, QueueUse, State
+from argosy.control.state import BLOCKED, Blocked, GroupKey, QueueUse, State
 from argosy.control.wishes import Wishes
+
+SIEVED_AFTER = (300, 1_200, 4_000)
+"""After so many lanes looked at the rest is sieved again."""
 
 Key = tuple[int, int, tuple[int, ...], int]
 
@@ -52,11 +55,12 @@ class Line:
 class Order:
     """Gives lane after lane; keys only grow worse while jobs are placed, so a stale one is put back.
 
-    wanted: pools that groups set aside at the start could use, had they enough free nodes.
+    known: tells what is known already of a group that no free node suffices for, so that it is not looked at. wanted:
+    pools that groups set aside at the start could use, had they enough free nodes.
     """
 
-    def __init__(self, state: State) -> None:
-        self.state = state
+    def __init__(self, state: State, known: Callable[[GroupKey], Blocked | None] = lambda _: None) -> None:
+        self.state, self._known = state, known
         self.wanted: set[int] = set()
         self._past = [_past(state, row.name) for row in state.quota.rows]
         self._shares: list[tuple[int, ...] | None] = [None] * len(state.quota.rows)
@@ -75,7 +79,11 @@ class Order:
     def __iter__(self) -> Iterator[Lane]:
         """Give the next lane; call `again` or `deeper` to put it back."""
         entry: tuple[Key, int] | None = None
+        looked = 0
         while True:
+            if looked in SIEVED_AFTER:
+                self._sieve_again()
+                looked, entry = looked + 1, None
             if self.state.arrived:
                 self._add_arrived()
                 entry = None
@@ -93,7 +101,11 @@ class Order:
                 number = heapq.heappop(bucket)[2]
                 group = self._groups[number]
                 self._queued.discard(group)
-                if group in self.state.waiting:
+                known = self._known(group) if number in self._hopeless else None
+                if known is not None:
+                    self.state.why[group] = known
+                elif group in self.state.waiting:
+                    looked += 1
                     yield self._lane(number)
             following = self._entry(line)
             entry = None if following is None else heapq.heappushpop(self._heap, following)
@@ -175,6 +187,12 @@ class Order:
         priority, number, _ = self.state.waiting[lane.group][0]
         heapq.heappush(self._lines[lane.queue].bucket(lane.tier), (priority, number, lane.number))
 
+    def _sieve_again(self) -> None:
+        """Set aside what stays blocked by now: starts have used up much of what was free."""
+        groups = [self._groups[entry[2]] for line in self._lines.values() for b in line.buckets for entry in b]
+        self._lines = {}
+        self._add([group for group in groups if group in self.state.waiting], sieved=True)
+
     def _add_arrived(self) -> None:
         """Take in groups of jobs that came back meanwhile, or gave up nodes held for them."""
         waiting, why = self.state.waiting, self.state.why
@@ -189,7 +207,8 @@ class Order:
         kept = list(range(len(groups)))
         if sieved:
             sieve = Sieve(state, groups, wishes, self._strict)
-            self.wanted, kept, self._hopeless = sieve.wanted, sieve.kept, sieve.hopeless
+            self.wanted |= sieve.wanted
+            kept, self._hopeless = sieve.kept, {base + number for number in sieve.hopeless}
             state.why.update(dict.fromkeys((groups[index] for index in sieve.rest), BLOCKED))
         self._groups += groups
         self._tiers += wishes.tiers

@@ -26,9 +26,9 @@ class Pass:
         self.closed: dict[int, frozenset[int]] = {}
         self.draining = [queue.state == "draining" for queue in work.state.policy.queues]
         self.strict = [queue.order == "strict" for queue in work.state.policy.queues]
-        self.order = Order(work.state)
         self.room = Room(work.state)
         self.helper = Helper(work, self.room)
+        self.order = Order(work.state, self.helper.known)
         self.starts = 0
 
 

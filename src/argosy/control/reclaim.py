@@ -13,7 +13,7 @@ from argosy.control.domains import Domain, domain_at, pick
 from argosy.control.place import outranks
 from argosy.control.rungs import Rung, RungPart
 from argosy.control.state import JobState, State
-from argosy.control.victims import Candidates, Victim
+from argosy.control.victims import Candidates, Table, Victim
 from argosy.control.work import Work
 
 
@@ -48,24 +48,29 @@ def reclaim(work: Work, job: JobState, rungs: list[Rung], candidates: Candidates
 
 def make_plan(state: State, job: JobState, rung: Rung, candidates: Candidates) -> Plan | None:
     """Find the cheapest way to free a rung, part by part; None where it can't be freed or needs no freeing."""
-    need = state.amounts_of(rung)
+    need, queue = state.amounts_of(rung), state.queue_of(job)
+    depth = state.quota.depth(queue, need)
+    alone = (rung.parts[0].pool, rung.parts[0].level, rung.parts[0].nodes)
+    plain = len(rung.parts) == 1 and not job.avoid
+    if plain and candidates.lacks(queue, depth, alone, job.claim.priority):
+        return None
     plan = Plan()
     for part in rung.parts:
-        open_to = candidates.of(job, need, part.pool)
+        open_to = candidates.of(job, need, depth, part.pool, part.level)
         if not _free_part(state, job, part, open_to, plan):
+            if plain:
+                candidates.lacked(queue, depth, alone, job.claim.priority)
             return None
     whole = len(plan.nodes) == len(set(plan.nodes)) == rung.nodes
     return plan if plan.taken and whole else None
 
 
-def _free_part(state: State, job: JobState, part: RungPart, open_to: list[Victim], plan: Plan) -> bool:
+def _free_part(state: State, job: JobState, part: RungPart, open_to: Table, plan: Plan) -> bool:
     """Free one part in the domain where that stops fewest chips."""
     best: tuple[int, int, list[Victim]] | None = None
-    in_domain: dict[Domain, list[tuple[Victim, int]]] = {}
-    for victim in open_to:
-        for domain, count in victim.nodes_by(state, part.pool, part.level).items():
-            in_domain.setdefault(domain, []).append((victim, count))
-    for domain, rows in in_domain.items():
+    for domain, (most, rows) in open_to.items():
+        if domain.free + most < part.nodes:
+            continue
         found = _cheapest(state, domain, part.nodes, rows, plan)
         if found is not None:
             cost = sum(victim.chips for victim in found if victim.attempt.id not in plan.taken)

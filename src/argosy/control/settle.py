@@ -8,7 +8,7 @@ from argosy.control.order import Lane
 from argosy.control.place import Room
 from argosy.control.reclaim import reclaim
 from argosy.control.reserve import Outlook, give_up, reserve
-from argosy.control.state import BLOCKED, Blocked, JobState
+from argosy.control.state import BLOCKED, Blocked, GroupKey, JobState
 from argosy.control.victims import Candidates
 from argosy.control.work import Work
 
@@ -55,6 +55,25 @@ class Helper:
         self._hold(lane, job, usable)
         return known or BLOCKED
 
+    def known(self, group: GroupKey) -> Blocked | None:
+        """Give what is known already of an ordinary group that no free node suffices for; None if it needs a look."""
+        found = self.lacked.get(group[:2])
+        if self._has_hold(self.state.shapes[group[1]].parts[0]) or (found is None and not self._lacks(group)):
+            return None
+        return found or BLOCKED
+
+    def _lacks(self, group: GroupKey) -> bool:
+        """Say whether it is known of every rung of a group that nothing can be freed for it."""
+        members = self.state.waiting.get(group)
+        if members is None:
+            return False
+        shape, queue = self.state.shapes[group[1]], group[0]
+        for need, parts in zip(shape.needs, shape.parts, strict=True):
+            depth = self.state.quota.depth(queue, need)
+            if len(parts) > 1 or not self.candidates.lacks(queue, depth, parts[0], -members[0][0]):
+                return False
+        return True
+
     def _has_hold(self, parts: tuple[tuple[int, int, int], ...]) -> bool:
         """Say whether the pools of a gang have room for another hold."""
         most = self.state.policy.reservations
@@ -85,6 +104,7 @@ class Helper:
         if code == "RECLAIMING":
             self.reclaims += 1
             self.outlook = Outlook(self.state)
+            self.candidates.forget()
             self.room.forget()
         elif not lane.group[3]:
             self.lacked[lane.queue, lane.group[1]] = found

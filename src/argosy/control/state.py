@@ -49,6 +49,7 @@ class AttemptState:
     rung: Rung
     nodes: tuple[tuple[int, ...], ...]
     began_us: int
+    began_seq: int
     ends_us: int
     generation: int = 1
     regrouped_us: int = 0

@@ -45,64 +45,111 @@ class Victim:
         return found
 
 
+Part = tuple[int, int, int]
+"""A part of a rung: pool, level, nodes."""
+
+Table = dict[Domain, tuple[int, list[tuple[Victim, int]]]]
+"""For each domain, how many nodes could be freed there, and by whom how many."""
+
+
 class Candidates:
-    """Whom jobs may take nodes from, for one pass; what an attempt would lose is worked out once."""
+    """Whom jobs may take nodes from, for one pass; worked out once for each queue, pool and level until it changes."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self._known: dict[tuple[str, int, int, int], Victim | None] = {}
-        self._lowest: dict[int, dict[int, int]] = {}
-        self._owed: dict[tuple[int, int, int], bool] = {}
+        self._held: dict[int, dict[int, list[str]]] = {}
+        self._borrowed: dict[tuple[int, int, int], list[Victim]] = {}
+        self._tables: dict[tuple[int, int, int, int], Table] = {}
+        self._lacking: dict[tuple[int, int, int, int], list[tuple[int, int]]] = {}
 
-    def of(self, job: JobState, need: Amounts, pool: int) -> list[Victim]:
-        """List whom a job may take nodes of a pool from, always in the same order."""
+    def forget(self) -> None:
+        """Note that somebody was hit."""
+        self._held, self._borrowed, self._tables = {}, {}, {}
+
+    def lacks(self, queue: int, depth: int, part: Part, priority: int) -> bool:
+        """Say whether a job of the same queue that asked for no more, with no less priority, could get nothing."""
+        pool, level, nodes = part
+        for count, rank in self._lacking.get((queue, depth, pool, level), ()):
+            if nodes >= count and priority <= rank:
+                return True
+        return False
+
+    def lacked(self, queue: int, depth: int, part: Part, priority: int) -> None:
+        """Note that a job could get nothing; whoever may be hit only grows fewer in a pass."""
+        pool, level, nodes = part
+        self._lacking.setdefault((queue, depth, pool, level), []).append((nodes, priority))
+
+    def of(self, job: JobState, need: Amounts, depth: int, pool: int, level: int) -> Table:
+        """Tell whom a job may take nodes of a pool from, by domains of a level, always in the same order."""
         state = self.state
-        queue, kind = state.queue_of(job), state.kind_of_pool(pool)
-        depth = state.quota.depth(queue, need)
-        if self._nobody(job, queue, depth, pool, kind):
-            return []
-        owed: dict[int, bool] = {}
-        found: list[Victim] = []
-        for name in sorted(state.holding[pool]):
+        queue = state.queue_of(job)
+        lower = self._lower(job, need, queue, pool)
+        key = (queue, depth, pool, level)
+        if lower:
+            return _table(state, [*self._over(queue, depth, pool), *lower], pool, level)
+        if key not in self._tables:
+            self._tables[key] = _table(state, self._over(queue, depth, pool), pool, level)
+        return self._tables[key]
+
+    def _over(self, queue: int, depth: int, pool: int) -> list[Victim]:
+        """List the attempts of queues that hold more than they own, of what this queue is entitled to."""
+        state, key = self.state, (queue, depth, pool)
+        if key not in self._borrowed:
+            kind = state.kind_of_pool(pool)
+            names = [
+                name
+                for place, held in self._by_queue(pool).items()
+                if place != queue and _is_owed(state, queue, place, depth, kind)
+                for name in held
+            ]
+            self._borrowed[key] = self._victims(sorted(names), kind, BORROWED)
+        return self._borrowed[key]
+
+    def _lower(self, job: JobState, need: Amounts, queue: int, pool: int) -> list[Victim]:
+        """List the attempts of lower priority in the job's own queue that it may replace within the guarantee."""
+        state = self.state
+        names = []
+        for name in self._by_queue(pool).get(queue, ()):
             attempt = state.attempts[name]
-            other = state.jobs[attempt.job]
-            if other.id == job.id or not _may_be_hit(state, other):
-                continue
-            place = state.queue_of(other)
-            if place not in owed:
-                owed[place] = place != queue and _is_owed(state, queue, place, depth, kind)
-            stage = BORROWED if owed[place] else -1
-            if place == queue and other.claim.priority < job.claim.priority:
-                stage = LOWER if state.quota.depth(queue, need, attempt.amounts) == 0 else -1
-            victim = self._victim(attempt, other, stage, kind) if stage >= 0 else None
-            if victim is not None:
-                found.append(victim)
+            lower = state.jobs[attempt.job].claim.priority < job.claim.priority
+            if lower and state.quota.depth(queue, need, attempt.amounts) == 0:
+                names.append(name)
+        return self._victims(sorted(names), state.kind_of_pool(pool), LOWER)
+
+    def _victims(self, names: list[str], kind: int, stage: int) -> list[Victim]:
+        found = []
+        for name in names:
+            attempt = self.state.attempts[name]
+            other = self.state.jobs[attempt.job]
+            # What started in this very pass is left alone.
+            if attempt.began_seq < self.state.seq and _may_be_hit(self.state, other):
+                key = (attempt.id, attempt.generation, stage, kind)
+                if key not in self._known:
+                    self._known[key] = _way(self.state, attempt, other, stage, kind)
+                victim = self._known[key]
+                if victim is not None:
+                    found.append(victim)
         return found
 
-    def _nobody(self, job: JobState, queue: int, depth: int, pool: int, kind: int) -> bool:
-        """Say at little cost that there is surely nobody: by the queues that hold nodes of a pool, and priorities."""
-        lowest = self._lowest.get(pool)
-        if lowest is None:
-            lowest = self._lowest[pool] = {}
+    def _by_queue(self, pool: int) -> dict[int, list[str]]:
+        """Give the attempts on a pool's nodes by queue."""
+        if pool not in self._held:
+            held: dict[int, list[str]] = {}
             for name in self.state.holding[pool]:
-                other = self.state.jobs[self.state.attempts[name].job]
-                place = self.state.queue_of(other)
-                lowest[place] = min(lowest.get(place, other.claim.priority), other.claim.priority)
-        if lowest.get(queue, job.claim.priority) < job.claim.priority:
-            return False
-        key = (queue, depth, pool)
-        if key not in self._owed:
-            # Use beyond what is owned only shrinks in a pass, so what is owed by nobody stays so.
-            self._owed[key] = any(
-                place != queue and _is_owed(self.state, queue, place, depth, kind) for place in lowest
-            )
-        return not self._owed[key]
+                job = self.state.jobs[self.state.attempts[name].job]
+                held.setdefault(self.state.queue_of(job), []).append(name)
+            self._held[pool] = held
+        return self._held[pool]
 
-    def _victim(self, attempt: AttemptState, job: JobState, stage: int, kind: int) -> Victim | None:
-        key = (attempt.id, attempt.generation, stage, kind)
-        if key not in self._known:
-            self._known[key] = _way(self.state, attempt, job, stage, kind)
-        return self._known[key]
+
+def _table(state: State, victims: list[Victim], pool: int, level: int) -> Table:
+    """Sort what could be freed by domain."""
+    rows: dict[Domain, list[tuple[Victim, int]]] = {}
+    for victim in victims:
+        for domain, count in victim.nodes_by(state, pool, level).items():
+            rows.setdefault(domain, []).append((victim, count))
+    return {domain: (sum(count for _, count in found), found) for domain, found in rows.items()}
 
 
 def _may_be_hit(state: State, job: JobState) -> bool:

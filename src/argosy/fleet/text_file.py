@@ -3,8 +3,6 @@
 Must not know what is in them.
 """
 
-import os
-import stat
 from pathlib import Path
 
 from argosy.contracts.documents import decode_text
@@ -19,14 +17,15 @@ def read_text_file(path: Path, what: str, absent: str, bytes_max: int = BYTES_MA
     Devices, pipes and folders are refused, and at most bytes_max + 1 bytes are read. Raises BadInputError.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        path.stat()  # for the error, which is_file keeps to itself
+        if not path.is_file():
             kind = "a folder" if path.is_dir() else "a device, pipe or socket"
             raise BadInputError(f"{path}: can't read this {what}: it is {kind}; name a regular file")
         with path.open("rb") as file:
             data = file.read(bytes_max + 1)
     except FileNotFoundError as error:
         if path.is_symlink():
-            text = f"is a link to {os.readlink(path)}, which isn't there"
+            text = f"is a link to {path.readlink()}, which isn't there"
             raise BadInputError(f"{path}: {text}; name a {what}") from error
         raise BadInputError(f"{path}: there is no such {what}{absent}") from error
     except BadInputError:

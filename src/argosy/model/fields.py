@@ -118,7 +118,9 @@ def _parse(text: str, source: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise BadInputError(f"{source}:{error.lineno}:{error.colno}  not JSON: {error.msg}") from error
     except (RecursionError, ValueError) as error:
-        raise BadInputError(f"{source}: {str(error) or 'nested too deeply'}") from error
+        raise BadInputError(
+            f"{source}: {'nested too deeply' if isinstance(error, RecursionError) else error}"
+        ) from error
     if not isinstance(values, dict):
         raise BadInputError(
             f"{source}: holds {_shown(values)}; expected an object of fields as in a model's config.json"
