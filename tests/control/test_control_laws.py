@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 
 from argosy.contracts.event import NodeSeen, StopAsked
 from argosy.contracts.policy import Reclaim
+from argosy.control import order
 from argosy.control.change import JobMoved, JobReclaimed
+from argosy.control.log import snapshot
+from argosy.control.passing import count_capacity
+from argosy.control.wishes import Wishes
 from support.cores import Core, option, policy, queue, size
 
 H, A = "north/h800", "south/a910"
@@ -34,6 +38,14 @@ others = st.one_of(
 lives = st.lists(st.one_of(submissions, submissions, others), min_size=5, max_size=40)
 
 
+class KeepAll:
+    """A sieve that sets nothing aside."""
+
+    def __init__(self, state, groups, wishes, strict, settled):
+        self.kept, self.rest, self.hopeless = list(range(len(groups))), [], set()
+        self.wanted = set()
+
+
 def rules():
     """One queue that owns and gives no notice, one that owns a little, one that borrows within a limit, one strict."""
     return policy(
@@ -46,9 +58,9 @@ def rules():
     )
 
 
-def fresh(order=tuple):
+def fresh(given_in=tuple):
     """Make a core of 16 nodes."""
-    return Core(rules(), order=order, north_h800=(10, 4, 8), south_a910=(6, 3, 6))
+    return Core(rules(), order=given_in, north_h800=(10, 4, 8), south_a910=(6, 3, 6))
 
 
 def act(core, deed):
@@ -145,6 +157,40 @@ class TestLaws:
                 if job.state == "running":
                     core.end(job)
         assert {job.state for job in core.state.jobs.values()} <= {"ended"}
+
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+    @given(deeds=lives, after=st.integers(1, 6))
+    def test_the_sieve_changes_nothing(self, deeds, after):
+        """With groups set aside at the start of a pass and in its middle, everything is decided as without."""
+        one, other = fresh(), fresh()
+        for deed in deeds:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(order, "SIEVED_AFTER", (after,))
+                act(one, deed)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(order, "SIEVED_AFTER", ())
+                patch.setattr(order, "Sieve", KeepAll)
+                act(other, deed)
+        assert snapshot(one.state) == snapshot(other.state)
+
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+    @given(deeds=lives)
+    def test_all_wishes_at_once_are_judged_as_one_by_one(self, deeds):
+        """Depth and quota of every group, worked out in arrays, are what the quota tree says of each."""
+        core = fresh()
+        for deed in deeds:
+            act(core, deed)
+        state, groups = core.state, [group for group in core.state.waiting if group[1] >= 0]
+        count_capacity(state)
+        wishes = Wishes(state, groups)
+        for index, group in enumerate(groups):
+            needs = state.shapes[group[1]].needs
+            depths = [state.quota.depth(group[0], need) for need in needs]
+            begin, end = wishes.start[index], wishes.start[index + 1]
+            assert wishes.depth[begin:end] == depths
+            assert wishes.allowed[begin:end] == [
+                state.quota.excess(group[0], need, depth) is None for need, depth in zip(needs, depths, strict=True)
+            ]
 
     @given(names=st.permutations(["x", "y", "z"]))
     def test_the_order_of_options_does_not_matter(self, names):

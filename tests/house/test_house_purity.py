@@ -14,6 +14,7 @@ TIMED_MODULES = ("argosy.plan.mix",)
 # All that pure rooms may import. A module that is not here is added if it is pure: no clock, chance, file or process.
 PURE_MODULES = frozenset(
     {
+        "__future__",
         *("abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib", "enum"),
         *("fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator"),
         *("re", "string", "struct", "textwrap", "tomllib", "types", "typing", "unicodedata", "zlib"),

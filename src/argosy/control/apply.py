@@ -10,7 +10,6 @@ from typing import Any
 from argosy.contracts.policy import NORMALISED
 from argosy.control import change as ch
 from argosy.control.decay import faded
-from argosy.control.nodes import FOREVER
 from argosy.control.quota import QuotaTree
 from argosy.control.shapes import Shapes
 from argosy.control.state import AttemptState, JobState, QueueUse, Reservation, State
@@ -259,7 +258,7 @@ def _attempt_gone(state: State, change: ch.AttemptGone) -> None:
     _count(state, attempt, -1)
     job = state.jobs[attempt.job]
     job.attempt = ""
-    if attempt.ends_us < FOREVER and attempt.ends_us > attempt.began_us:
+    if attempt.began_us < attempt.ends_us and attempt.has_end:
         ratio = (state.now_us - attempt.began_us) * PERMILLE // (attempt.ends_us - attempt.began_us)
         samples = [*state.early.get(job.claim.queue, []), min(PERMILLE, ratio)]
         state.early[job.claim.queue] = samples[-EARLY_SAMPLES:]

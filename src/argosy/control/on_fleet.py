@@ -25,7 +25,6 @@ from argosy.control.change import (
     TermSet,
 )
 from argosy.control.recover import drop_node, gather
-from argosy.control.state import State
 from argosy.control.windows import turn_windows
 from argosy.control.work import Work
 
@@ -158,7 +157,7 @@ def _place(node: Node) -> tuple[str, int, int, int, str]:
 
 def _known(work: Work, name: str) -> int | None:
     """Find a node by name, or refuse the event."""
-    state: State = work.state
+    state = work.state
     number = state.nodes.number.get(name)
     if number is None or state.nodes.retired[number]:
         work.refuse(name, f"no node {name}")

@@ -14,7 +14,7 @@ from argosy.control.sieve import Sieve
 from argosy.control.state import BLOCKED, Blocked, GroupKey, QueueUse, State
 from argosy.control.wishes import Wishes
 
-SIEVED_AFTER = (300, 1_200, 4_000)
+SIEVED_AFTER = (600,)
 """After so many lanes looked at the rest is sieved again."""
 
 Key = tuple[int, int, tuple[int, ...], int]
@@ -187,6 +187,11 @@ class Order:
         priority, number, _ = self.state.waiting[lane.group][0]
         heapq.heappush(self._lines[lane.queue].bucket(lane.tier), (priority, number, lane.number))
 
+    def _settled(self) -> set[str]:
+        """List the jobs with nodes held for them whose turn is over."""
+        queued = {group[3] for group in self._queued if group[3]}
+        return set(self.state.reservations) - queued if self._wishes else set()
+
     def _sieve_again(self) -> None:
         """Set aside what stays blocked by now: starts have used up much of what was free."""
         groups = [self._groups[entry[2]] for line in self._lines.values() for b in line.buckets for entry in b]
@@ -206,7 +211,7 @@ class Order:
         wishes = Wishes(state, groups)
         kept = list(range(len(groups)))
         if sieved:
-            sieve = Sieve(state, groups, wishes, self._strict)
+            sieve = Sieve(state, groups, wishes, self._strict, self._settled())
             self.wanted |= sieve.wanted
             kept, self._hopeless = sieve.kept, {base + number for number in sieve.hopeless}
             state.why.update(dict.fromkeys((groups[index] for index in sieve.rest), BLOCKED))

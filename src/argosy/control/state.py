@@ -55,6 +55,11 @@ class AttemptState:
     regrouped_us: int = 0
     amounts: Amounts = ()
 
+    @property
+    def has_end(self) -> bool:
+        """Whether a time limit ends it."""
+        return self.ends_us < FOREVER
+
     def all_nodes(self) -> tuple[int, ...]:
         """List the nodes of all parts."""
         return tuple(number for part in self.nodes for number in part)
