@@ -1,6 +1,8 @@
 """The pass: what starts, where, in which order, and what is held or said for the rest."""
 
+from argosy.contracts.event import IntentChanged, PolicyChanged
 from argosy.contracts.option import Option, Part, Size
+from argosy.contracts.policy import Window
 from support.cores import Core, option, policy, queue, size
 
 H, A = "north/h800", "south/a910"
@@ -126,3 +128,84 @@ class TestExplain:
         core.submit(size(H, 2), queue="q")
         why = core.why(core.submit(size(H, 1), queue="q"))
         assert (why.code, "may hold 16" in why.text) == ("NO_QUOTA", True)
+
+
+class TestGrowth:
+    def test_an_elastic_job_grows_into_what_is_left(self):
+        """A job that started small takes the nodes that fall free, in place, once nobody waits for them."""
+        core = Core(policy(queue("q")), north_h800=(8, 4, 8))
+        first = core.submit(size(H, 4), queue="q")
+        job = core.submit(size(H, 8), size(H, 4), queue="q", elastic=True)
+        before = core.held(job)
+        core.end(first).wait(1300)
+        assert (len(core.held(job)), set(before) <= set(core.held(job))) == (8, True)
+
+    def test_nobody_grows_while_somebody_waits_for_the_pool(self):
+        """Free nodes that a waiting gang could use are not taken by growth."""
+        core = Core(policy(queue("q")), north_h800=(8, 4, 8))
+        first = core.submit(size(H, 4), queue="q")
+        job = core.submit(size(H, 8), size(H, 4), queue="q", elastic=True)
+        core.submit(size(H, 6), queue="q")
+        core.end(first).wait(1300)
+        assert len(core.held(job)) == 4
+
+
+class TestMaintenance:
+    def test_jobs_start_only_where_they_end_before_the_window(self):
+        """A short job starts on a rack that is due for maintenance, a long one elsewhere or not at all."""
+        window = Window(site="north", rack=0, from_us=HOUR_US, to_us=2 * HOUR_US)
+        core = Core(policy(maintenance=(window,)), north_h800=(4, 4, 4))
+        long = core.submit(size(H, 1), time_limit_us=2 * HOUR_US)
+        assert core.why(long).code == "MAINTENANCE"
+        assert core.submit(size(H, 1), time_limit_us=HOUR_US // 2).state == "running"
+        core.wait(7300)
+        assert long.state == "running"
+
+    def test_what_runs_when_the_window_begins_moves(self):
+        """A job without a time limit moves to other nodes of its domain, and nothing is on the rack in the window."""
+        window = Window(site="north", rack=0, from_us=48 * HOUR_US, to_us=49 * HOUR_US)
+        core = Core(policy(maintenance=(window,)), north_h800=(8, 4, 8))
+        job = core.submit(size(H, 4))
+        core.wait(48 * 3600 + 1)
+        assert job.state == "running"
+        assert {name.rsplit("-", 1)[1] for name in core.held(job)} == set("5678")
+        assert job.spent == {}
+
+
+class TestQueues:
+    def test_a_closed_queue_takes_nothing_and_finishes_what_it_has(self):
+        """Closing refuses new jobs with a reason and lets waiting ones start; draining lets none start."""
+        core = Core(policy(queue("q")), north_h800=(4, 4, 4))
+        first, second = core.submit(size(H, 4), queue="q"), core.submit(size(H, 4), queue="q")
+        core.send(PolicyChanged, policy=policy(queue("q", state="closed")))
+        assert core.submit(size(H, 1), queue="q") is None
+        assert "queue q is closed" in core.refusals()[-1]
+        core.send(PolicyChanged, policy=policy(queue("q", state="draining")))
+        core.end(first)
+        assert core.why(second).code == "QUEUE_DRAINING"
+
+    def test_an_unknown_queue_is_refused_with_the_nearest(self):
+        """A mistyped queue is answered with the one that was meant."""
+        core = Core(policy(queue("research")), north_h800=1)
+        core.submit(size(H, 1), queue="reserch")
+        assert "did you mean research?" in core.refusals()[-1]
+
+    def test_a_queue_with_jobs_cannot_be_removed(self):
+        """A policy without a queue that jobs are in is refused whole."""
+        core = Core(policy(queue("q")), north_h800=1)
+        core.submit(size(H, 1), queue="q")
+        core.send(PolicyChanged, policy=policy(queue("other")))
+        assert core.state.policy.queues[0].name == "q"
+
+
+class TestDrain:
+    def test_a_drained_node_is_empty_by_its_deadline(self):
+        """Cordoned at once, emptied at the deadline, the job goes on elsewhere without losing a retry."""
+        core = Core(north_h800=(8, 4, 8))
+        job = core.submit(size(H, 2))
+        name = core.held(job)[0]
+        core.send(IntentChanged, nodes=(name,), intent="draining", deadline_us=core.now_us + 60_000_000)
+        core.wait(30)
+        assert name in core.held(job)
+        core.wait(31)
+        assert (name in core.held(job), job.state, job.spent) == (False, "running", {})

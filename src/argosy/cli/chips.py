@@ -108,7 +108,8 @@ def chip_table(chip: Chip) -> Table:
     for title in ("value", "source"):
         table.add_column(title, justify="right", no_wrap=True)
     for figure, value in figures_of(chip).items():
-        table.add_row(figure, f"{value:,.6g}", f"({numbers[chip.sources[figure]]})")
+        unit = " (USD)" if figure == "price_per_hour" else ""
+        table.add_row(figure + unit, f"{value:,.6g}", f"({numbers[chip.sources[figure]]})")
     return table
 
 

@@ -16,6 +16,8 @@ from argosy.fleet.detect import Survey, survey
 from argosy.fleet.fleet_file import load_fleet, write_fleet
 from argosy.fleet.summary import FleetSummary, SiteSummary, summarize
 
+LARGE_TFLOPS = 1000.0
+
 app = typer.Typer(help="Check, show or detect a fleet.", no_args_is_help=True)
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A fleet.yaml.")]
@@ -75,7 +77,7 @@ def fleet_text(found: Survey) -> str:
 def _classes_table(summary: FleetSummary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("class", overflow="fold")
-    for title in ("nodes", "chips", "peak a chip", "memory GB", "scale-up GB/s", "node network Gb/s"):
+    for title in ("nodes", "chips", "TFLOPS a chip", "memory GB", "scale-up GB/s", "node network Gb/s"):
         table.add_column(title, justify="right")
     for item in summary.classes:
         table.add_row(*_class_row(item))
@@ -89,31 +91,38 @@ def _class_row(item: ChipClass) -> tuple[str, ...]:
         escape(item.name) + emulated,
         f"{item.nodes:,}",
         f"{item.chips:,}",
-        f"{figure_text(peak[1])} {peak[0]}" if peak else "-",
-        figure_text(item.chip.memory_gb),
+        f"{_mark(item.emulated)}{figure_text(peak[1])} {peak[0]}" if peak else "-",
+        _mark(item.emulated) + figure_text(item.chip.memory_gb),
         figure_text(item.chip.scale_up_gbytes_s),
         figure_text(item.nic_gbps) if item.nic_gbps else "-",
     )
 
 
+def _mark(emulated: bool) -> str:
+    return "~" if emulated else ""
+
+
 def _sites_table(summary: FleetSummary) -> Table:
+    # A machine room is counted in PFLOPS and TB, a desk in TFLOPS and GB.
+    large = max((site.peak_tflops or 0.0 for site in summary.sites), default=0.0) >= LARGE_TFLOPS
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("site", overflow="fold")
-    for title in ("nodes", "chips", "peak PFLOPS", "memory TB", "chips' power MW", "cap MW"):
+    peak, memory = ("peak PFLOPS", "memory TB") if large else ("peak TFLOPS", "memory GB")
+    for title in ("nodes", "chips", peak, memory, "chips' power MW", "cap MW"):
         table.add_column(title, justify="right")
     for site in summary.sites:
-        table.add_row(*_site_row(site))
+        table.add_row(*_site_row(site, 1000 if large else 1))
     return table
 
 
-def _site_row(site: SiteSummary) -> tuple[str, ...]:
+def _site_row(site: SiteSummary, scale: int) -> tuple[str, ...]:
     emulated = " (emulated)" if site.emulated else ""
     return (
         escape(site.name) + emulated,
         f"{site.nodes:,}",
         f"{site.chips:,}",
-        figure_text(site.peak_tflops / 1000 if site.peak_tflops is not None else None),
-        figure_text(site.memory_gb / 1000 if site.memory_gb is not None else None),
+        _mark(site.emulated) + figure_text(site.peak_tflops / scale if site.peak_tflops is not None else None),
+        _mark(site.emulated) + figure_text(site.memory_gb / scale if site.memory_gb is not None else None),
         figure_text(site.chips_mw),
         figure_text(site.power_mw),
     )

@@ -9,17 +9,7 @@ OBSERVED = ("unknown", "up", "suspect", "down")
 INTENTS = ("open", "cordoned", "draining")
 TRUSTS = ("ok", "quarantined")
 JOB_STATES = ("waiting", "reserved", "preparing", "running", "recovering", "stopping", "ended")
-ENDINGS = (
-    "done",
-    "failed_user",
-    "failed_infrastructure",
-    "never_fits",
-    "refused",
-    "stopped",
-    "time_limit",
-    "preempted",
-)
-BLAMES = ("user", "infrastructure", "preemption")
+ENDINGS = ("done", "failed_user", "failed_infrastructure", "never_fits", "stopped", "time_limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

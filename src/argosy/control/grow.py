@@ -17,14 +17,18 @@ def grow(work: Work, wanted: set[int]) -> None:
     """Grow running elastic jobs outside of wanted pools, at most GROWS_MAX in a pass, each at most once a cooldown."""
     state = work.state
     idle = {pool for pool, tree in enumerate(state.nodes.trees) if tree.top.free and pool not in wanted}
-    grown = 0
+    grown, tired = 0, False
     cooldown_us = state.us(state.policy.reclaim.cooldown_s)
     for name in sorted(set().union(*(state.holding[pool] for pool in idle))):
         attempt = state.attempts[name]
         job = state.jobs[attempt.job]
-        rested = state.now_us - max(attempt.began_us, attempt.regrouped_us) >= cooldown_us
-        if grown < GROWS_MAX and job.claim.elastic and job.state == "running" and rested:
-            grown += _grow_one(work, job, attempt, idle)
+        if job.claim.elastic and job.state == "running" and attempt.rung != job.rungs[0]:
+            if state.now_us - max(attempt.began_us, attempt.regrouped_us) < cooldown_us or grown >= GROWS_MAX:
+                tired = True
+            else:
+                grown += _grow_one(work, job, attempt, idle)
+    if tired and not any(purpose == "pass" for _, purpose, _ in state.timers):
+        work.later(max(1.0, state.policy.reclaim.cooldown_s), "pass")
 
 
 def _grow_one(work: Work, job: JobState, attempt: AttemptState, idle: set[int]) -> int:

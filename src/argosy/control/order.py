@@ -14,7 +14,7 @@ from argosy.control.sieve import Sieve
 from argosy.control.state import BLOCKED, Blocked, GroupKey, QueueUse, State
 from argosy.control.wishes import Wishes
 
-SIEVED_AFTER = (600,)
+SIEVED_AFTER = (600, 1_500, 3_500)
 """After so many lanes looked at the rest is sieved again."""
 
 Key = tuple[int, int, tuple[int, ...], int]
@@ -74,6 +74,7 @@ class Order:
         self._wishes: list[tuple[int, Wishes, list[int]]] = []
         self._hopeless: set[int] = set()
         self._queued: set[GroupKey] = set()
+        self._worth = True
         self._add(list(state.waiting), sieved=True)
 
     def __iter__(self) -> Iterator[Lane]:
@@ -81,7 +82,7 @@ class Order:
         entry: tuple[Key, int] | None = None
         looked = 0
         while True:
-            if looked in SIEVED_AFTER:
+            if looked in SIEVED_AFTER and self._worth:
                 self._sieve_again()
                 looked, entry = looked + 1, None
             if self.state.arrived:
@@ -194,9 +195,12 @@ class Order:
 
     def _sieve_again(self) -> None:
         """Set aside what stays blocked by now: starts have used up much of what was free."""
+        before = len(self.state.why)
         groups = [self._groups[entry[2]] for line in self._lines.values() for b in line.buckets for entry in b]
         self._lines = {}
         self._add([group for group in groups if group in self.state.waiting], sieved=True)
+        # Where most are kept for what may be freed, sieving costs more than it saves.
+        self._worth = len(self.state.why) - before > len(groups) // 4
 
     def _add_arrived(self) -> None:
         """Take in groups of jobs that came back meanwhile, or gave up nodes held for them."""

@@ -12,7 +12,7 @@ from argosy.control.order import Lane, Order
 from argosy.control.place import Room, end_of, find_parts
 from argosy.control.settle import Helper, not_ready
 from argosy.control.spares import keep_spares
-from argosy.control.state import JobState, State
+from argosy.control.state import BLOCKED, JobState, State
 from argosy.control.work import Work
 
 STARTS_MAX = 500
@@ -41,7 +41,9 @@ def run_pass(work: Work) -> None:
     run = Pass(work)
     for lane in run.order:
         if run.starts >= STARTS_MAX:
+            # What is said of the rest is judged when asked: it waits for nodes or quota, or for the next pass.
             work.want_pass()
+            work.state.why.update(dict.fromkeys((g for g in work.state.waiting if g not in work.state.why), BLOCKED))
             break
         _look_at(run, lane)
     run.helper.finish()
@@ -61,11 +63,9 @@ def _look_at(run: Pass, lane: Lane) -> None:
     state, group = run.state, lane.group
     job = state.jobs[state.waiting[group][0][2]]
     # Only jobs that stand alone have a retry to wait for, nodes to avoid, or nodes held for them.
-    if group[1] < 0 or group[3] or run.draining[lane.queue]:
-        early = not_ready(run.work, job)
-        if early:
-            state.why[group] = early
-            return
+    if (group[1] < 0 or group[3] or run.draining[lane.queue]) and not_ready(run.work, job):
+        state.why[group] = BLOCKED
+        return
     shape, end_us = state.shapes[group[1]], end_of(state, job)
     fits = [index for index, parts in enumerate(shape.parts) if group[3] or run.room.maybe(parts, end_us)]
     if fits and run.order.refresh(lane):
@@ -80,6 +80,7 @@ def _look_at(run: Pass, lane: Lane) -> None:
     if deeper:
         run.order.deeper(lane, min(deeper))
         return
+    run.order.wanted.update(pool for index in fits for pool, _, _ in shape.parts[index] if lane.allowed[index])
     closed = run.closed.get(lane.queue, frozenset())
     noted = run.helper.help(lane, job, closed)
     if run.helper.exhausted():

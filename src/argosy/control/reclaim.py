@@ -16,6 +16,8 @@ from argosy.control.state import JobState, State
 from argosy.control.victims import Candidates, Table, Victim
 from argosy.control.work import Work
 
+__all__ = ["Candidates", "Plan", "make_plan", "reclaim"]
+
 
 @dataclass(slots=True)
 class Plan:
@@ -169,7 +171,6 @@ def _carry_out(work: Work, job: JobState, rung: Rung, plan: Plan) -> None:
     notice_us = state.us(state.policy.queues[state.queue_of(job)].notice_s)
     for lock in sorted({state.nodes.lock[n] for n in plan.nodes} - {"", job.id}):
         work.change(Unreserved(job=lock))
-        work.want_pass()
     expires_us = state.now_us + notice_us + state.us(state.policy.reclaim.pin_s)
     from_us = state.now_us + notice_us
     work.change(Reserved(job=job.id, rung=rung, nodes=plan.nodes, from_us=from_us, pinned=True, expires_us=expires_us))

@@ -81,6 +81,8 @@ def vacate(work: Work, numbers: set[int], reason: str) -> None:
         going = {number for number in attempt.all_nodes() if number in numbers}
         if job.state == "stopping" or not going:
             continue
+        # Nodes that failed meanwhile must not be part of the next generation either.
+        going |= set(failed_nodes(state, attempt))
         parts = replaced(state, job, attempt, going)
         if parts is not None:
             regroup(work, attempt, attempt.rung, parts, reason)

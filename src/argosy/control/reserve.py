@@ -36,7 +36,7 @@ def reserve(work: Work, job: JobState, rung: Rung, outlook: Outlook) -> bool:
     chosen = _choose(state, job, rung, outlook)
     if chosen is None:
         if standing is not None:
-            give_up(work, job)
+            work.change(Unreserved(job=job.id))
         return True
     from_us, numbers = chosen
     if from_us >= FOREVER and state.now_us - job.since_us < state.us(state.policy.hold_after_s):
@@ -46,12 +46,6 @@ def reserve(work: Work, job: JobState, rung: Rung, outlook: Outlook) -> bool:
     work.change(Reserved(job=job.id, rung=rung, nodes=numbers, from_us=known_us))
     outlook.held(numbers)
     return True
-
-
-def give_up(work: Work, job: JobState) -> None:
-    """Stop holding nodes for a job; whoever was looked at before may start on them in the next pass."""
-    work.change(Unreserved(job=job.id))
-    work.want_pass()
 
 
 def still_good(state: State, job: JobState) -> bool:

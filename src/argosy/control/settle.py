@@ -4,15 +4,16 @@ Called by the pass for the first job of each blocked group; why it is blocked is
 many jobs have nodes freed, and so many hold some in each pool. Must not know the order of jobs.
 """
 
+from argosy.control.change import Unreserved
 from argosy.control.order import Lane
 from argosy.control.place import Room
-from argosy.control.reclaim import reclaim
-from argosy.control.reserve import Outlook, give_up, reserve
+from argosy.control.reclaim import Candidates, reclaim
+from argosy.control.reserve import Outlook, reserve
 from argosy.control.state import BLOCKED, Blocked, GroupKey, JobState
-from argosy.control.victims import Candidates
+from argosy.control.why import early_code
 from argosy.control.work import Work
 
-RECLAIMS_MAX = 64
+RECLAIMS_MAX = 32
 
 
 class Helper:
@@ -131,21 +132,13 @@ class Helper:
             self.room.changed(tuple((pool, 0, 0) for pool, _ in rung.chips))
 
     def _drop(self, job: JobState) -> None:
-        give_up(self.work, job)
+        self.work.change(Unreserved(job=job.id))
         self.room.forget()
 
 
-def not_ready(work: Work, job: JobState) -> Blocked | None:
-    """Say why a job is not even looked at, None if it is; meanwhile it holds nothing."""
-    state = work.state
-    if state.policy.queues[state.queue_of(job)].state == "draining":
-        code = "QUEUE_DRAINING"
-    elif job.not_before_us > state.now_us:
-        code = "BACKOFF"
-    elif not job.rungs:
-        code = "NO_OPTIONS"
-    else:
-        return None
-    if job.id in state.reservations:
-        give_up(work, job)
-    return Blocked(code)
+def not_ready(work: Work, job: JobState) -> bool:
+    """Say whether a job is not even looked at; meanwhile it holds nothing."""
+    early = bool(early_code(work.state, job))
+    if early and job.id in work.state.reservations:
+        work.change(Unreserved(job=job.id))
+    return early

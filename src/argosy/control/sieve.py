@@ -49,7 +49,7 @@ class Sieve:
             kept[number] = True
         self.kept: list[int] = np.flatnonzero(kept).tolist()
         self.rest: list[int] = np.flatnonzero(~kept).tolist()
-        self.wanted = _wanted(state, rows[wishes.may])
+        self.wanted = _wanted(state, rows[wishes.may & ~able[group_of]])
 
 
 def _fitting(state: State, rows: Array, limits: Array, settled: Collection[str]) -> Mask:

@@ -29,7 +29,6 @@ SEVERITY = (
     "NODES_DOWN",
     "NEVER_FITS",
 )
-EARLY = ("QUEUE_DRAINING", "BACKOFF", "NO_OPTIONS")
 NEEDS_MAX = 6
 
 
@@ -44,12 +43,20 @@ class Judgement:
     excess: Excess | None = None
 
 
+def early_code(state: State, job: JobState) -> str:
+    """Say why a job is not even looked at, empty if it is."""
+    if state.policy.queues[state.queue_of(job)].state == "draining":
+        return "QUEUE_DRAINING"
+    if job.not_before_us > state.now_us:
+        return "BACKOFF"
+    return "" if job.rungs else "NO_OPTIONS"
+
+
 def judge(state: State, job: JobState, noted: Blocked) -> Judgement:
     """Say what keeps a job from starting, from what the pass noted and what nodes and quotas say now."""
-    if noted.code in EARLY:
-        return Judgement(noted.code)
-    if job.id not in state.shape_of:
-        return Judgement("NO_OPTIONS")
+    early = early_code(state, job)
+    if early:
+        return Judgement(early)
     queue, shape = state.queue_of(job), state.shapes[state.shape_of[job.id]]
     found = []
     for rung, need in zip(shape.rungs, shape.needs, strict=True):

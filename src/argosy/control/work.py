@@ -9,7 +9,7 @@ from argosy.contracts.command import AnyCommand, Launch, RequestOptions, RunPass
 from argosy.contracts.event import AnyEvent
 from argosy.contracts.policy import SECOND_US
 from argosy.control.apply import apply
-from argosy.control.change import AnyChange, Record, Refused, TimersDone, TimerSet
+from argosy.control.change import AnyChange, Record, Refused, Reserved, TimersDone, TimerSet, Unreserved
 from argosy.control.state import AttemptState, State
 from argosy.control.transitions import illegal
 
@@ -22,6 +22,7 @@ class Work:
         self.changes: list[AnyChange] = []
         self.commands: list[AnyCommand] = []
         self._wants_pass = False
+        self._loosed: set[int] = set()
 
     @property
     def now_us(self) -> int:
@@ -30,6 +31,8 @@ class Work:
 
     def change(self, change: AnyChange) -> None:
         """Decide something: it holds from now on."""
+        if isinstance(change, Reserved | Unreserved) and change.job in self.state.reservations:
+            self._loosed.update(self.state.reservations[change.job].nodes)
         apply(self.state, change)
         self.changes.append(change)
 
@@ -92,7 +95,8 @@ class Work:
 
     def record(self) -> Record:
         """Close the step: one request for a pass and one for the next time, whatever asked for them."""
-        if self._wants_pass:
+        # Nodes that are held no longer may suit jobs that a pass has looked at already.
+        if self._wants_pass or any(self.state.nodes.placeable[number] for number in self._loosed):
             self.commands.append(RunPass(id=self._id(), term=self.state.term))
         if self.state.timers and any(isinstance(change, TimerSet | TimersDone) for change in self.changes):
             self.commands.append(WakeAt(id=self._id(), term=self.state.term, at_us=self.state.timers[0][0]))
