@@ -29,7 +29,7 @@ class Life:
     state: bytes
 
 
-def live(seed: int, jobs: int = 80, hours: float = 0.6) -> Life:
+def live(seed: int, jobs: int = 95, hours: float = 0.6) -> Life:
     """Run one life: a troubled time, then calm until every job has ended."""
     world = World(seed)
     network = Network(world)
