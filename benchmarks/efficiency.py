@@ -15,8 +15,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from emulated_runs import Chips, Run, inputs, measure
+
+Row = dict[str, Any]
+"""One case or the summary, as it is printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--case", default="", help="only cases whose name contains this")
     options = parser.parse_args(arguments)
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     runs: list[Run] = []
     with tempfile.TemporaryDirectory() as folder:
         for case in (*MIXED, *ACROSS):
@@ -81,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def run_mixed(folder: Path, case: Mixed) -> tuple[dict[str, object], list[Run]]:
+def run_mixed(folder: Path, case: Mixed) -> tuple[Row, list[Run]]:
     """Measure both parts alone and together."""
     alone = [
         measure(inputs(folder, [part], layers=case.layers, batch=batch))
@@ -93,7 +97,7 @@ def run_mixed(folder: Path, case: Mixed) -> tuple[dict[str, object], list[Run]]:
     return {"name": case.name, "kind": "mixed", "efficiency": efficiency, "runs": [asdict(run) for run in runs]}, runs
 
 
-def run_across(folder: Path, case: Across) -> tuple[dict[str, object], list[Run]]:
+def run_across(folder: Path, case: Across) -> tuple[Row, list[Run]]:
     """Measure the chips in one site, then in two."""
     one = measure(inputs(folder, together(case.halves), layers=case.layers, batch=case.batch))
     halves = [replace(half, site=site) for half, site in zip(case.halves, ("north", "south"), strict=True)]
@@ -119,11 +123,11 @@ def together(halves: tuple[Chips, Chips]) -> list[Chips]:
     return [first, second]
 
 
-def summarize(rows: list[dict[str, object]], runs: list[Run]) -> dict[str, object]:
+def summarize(rows: list[Row], runs: list[Run]) -> Row:
     """Give the worst case of each kind."""
 
-    def worst(kind: str, key: str = "efficiency") -> object:
-        return min((row[key] for row in rows if row["kind"] == kind), default=None)  # type: ignore[type-var]
+    def worst(kind: str, key: str = "efficiency") -> float | None:
+        return min((row[key] for row in rows if row["kind"] == kind), default=None)
 
     return {
         "mixed_efficiency": worst("mixed"),

@@ -29,10 +29,6 @@ PASS_DELAY_US = 100 * MILLISECOND_US
 COMPACT_AFTER = 120
 
 
-class DiskFullError(OSError):
-    """The log could not be written."""
-
-
 class Server:
     """The driver of one core. disk_full: appends fail; up: it runs. broken: rules found broken, in words."""
 
@@ -40,7 +36,8 @@ class Server:
         self.world, self.network, self.options = world, network, options
         self.agents: dict[str, Agent] = {}
         self.state = State(seed)
-        self.snapshot, self.lines = log.snapshot(self.state), [b""][:0]
+        self.snapshot = log.snapshot(self.state)
+        self.lines: list[bytes] = []
         self.term, self.up, self.disk_full = 0, True, False
         self.broken: list[str] = []
         self.events = 0

@@ -15,7 +15,6 @@ from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from argosy.comm.clock import Clock
 from argosy.comm.groups import Seat
-from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.train.decoder import StageModel
@@ -78,7 +77,9 @@ class Pipeline:
             group=group,
         )
         stage.clock = clock
-        self._schedule = _schedule_class(plan)(stage, self.replica.microbatches, loss_fn=self._loss, scale_grads=False)
+        self._schedule = _SCHEDULES[plan.schedule](
+            stage, self.replica.microbatches, loss_fn=self._loss, scale_grads=False
+        )
 
     def run(self, rows: Tensor | None) -> Tensor:
         """Run a step on this replica's rows [sequences, S + 1]; ranks in the middle need none.
@@ -100,9 +101,3 @@ def _logits_like(plan: Plan, batch: int, shape: ModelShape, model: StageModel, d
     sizes = (batch, plan.sequence_length, shape.vocab_size)
     # Never sent; torch wants an example of every output, so give one that takes no memory.
     return torch.empty(1, dtype=model.compute_dtype, device=device, requires_grad=True).expand(sizes)
-
-
-def _schedule_class(plan: Plan) -> type[PipelineScheduleSingle]:
-    if plan.schedule not in _SCHEDULES:
-        raise BadInputError(f"plan.schedule: the trainer runs {', '.join(_SCHEDULES)}, not {plan.schedule!r}")
-    return _SCHEDULES[plan.schedule]
