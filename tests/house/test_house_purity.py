@@ -18,7 +18,7 @@ PURE_MODULES = frozenset(
         *("abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib", "enum"),
         *("fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator"),
         *("re", "string", "struct", "textwrap", "tomllib", "types", "typing", "unicodedata", "zlib"),
-        *("argosy", "msgspec", "numpy", "pydantic", "scipy", "yaml"),
+        *("argosy", "msgspec", "numba", "numpy", "pydantic", "scipy", "yaml"),
     }
 )
 PURE_NAMES = frozenset({"pathlib.PurePath", "pathlib.PurePosixPath"})

@@ -23,8 +23,11 @@ class Stage:
     first_layer..end_layer (end not included). chip_class: ChipClass.name. recompute: none, selective or full.
     forward_ms, backward_ms: one micro-batch through this stage, tensor-parallel exchange included, recompute in
     backward. backward_shares: part of backward_ms for each unit held, ascending unit order, sums to 1; backward runs
-    them from last to first. update_ms: the optimizer's step. memory_gb, memory_limit_gb: predicted on the fullest
-    rank; what the chip has. ranks: one per TP index, once bound.
+    them from last to first. weight_share: part of backward_ms that makes weights' gradients, which a zero-bubble
+    schedule runs apart. update_ms: the optimizer's step. ep: ranks that share the experts, each with micro-batches of
+    its own. recompute_layers: how many of its layers, from the first, recompute so; None: all. memory_gb,
+    memory_limit_gb: predicted on the fullest rank, all its virtual stages together; what the chip has. ranks: by EP, CP
+    and TP index, TP innermost, once bound; virtual stages of one place have the same.
     """
 
     first_layer: int
@@ -34,13 +37,20 @@ class Stage:
     backward_ms: float
     backward_shares: tuple[float, ...]
     update_ms: float = 0.0
+    weight_share: float = 0.5
     tp: int = 1
     cp: int = 1
     ep: int = 1
     recompute: str = "none"
+    recompute_layers: int | None = None
     memory_gb: float = 0.0
     memory_limit_gb: float = 0.0
     ranks: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many ranks it runs on."""
+        return self.tp * self.cp * self.ep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +63,11 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One whole copy of the model. sends[s] joins stage s and s+1; len(sends) == len(stages) - 1."""
+    """One whole copy of the model. sends[s] joins stage s and s+1; len(sends) == len(stages) - 1.
+
+    All its stages have the same ep. With v virtual stages there are v x p stages, in the order of the layers, on p
+    places: stage s runs on place s mod p.
+    """
 
     stages: tuple[Stage, ...]
     microbatches: int
@@ -62,8 +76,8 @@ class Replica:
 
     @property
     def sequences(self) -> int:
-        """Sequences of the global batch that this replica takes."""
-        return self.microbatches * self.microbatch_size
+        """Sequences of the global batch that this replica takes; every EP rank has micro-batches of its own."""
+        return self.microbatches * self.microbatch_size * self.stages[0].ep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +100,8 @@ class Exchange:
 
     wire_bytes: what one direction of the wire carries for it (ring all-reduce: 2 (n-1)/n x gradient bytes; with
     ZeRO-1 the reduce-scatter's half). gather_bytes: with ZeRO-1, what the parameter all-gather after the update
-    carries; else 0. hops: one-way delays that the algorithm pays.
+    carries; else 0. hops: one-way delays that the algorithm pays. inside_ms: what phases inside sites add to an
+    exchange across them, after the wire is free again.
     """
 
     unit: int
@@ -95,6 +110,7 @@ class Exchange:
     wire_bytes: float
     gather_bytes: float = 0.0
     hops: int = 2
+    inside_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +123,8 @@ class RankPlace:
     replica: int
     stage: int
     tp_index: int = 0
+    cp_index: int = 0
+    ep_index: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +141,9 @@ class Prediction:
 
     bound_tokens_per_second: the sum of what each class would do alone with its best plan; bound_name says so in words.
     exchange_share: time that gradients occupy the long link / the step if nothing of it overlapped. exchange_hidden:
-    the part of that time that does not lengthen the step. emulated: times are of emulated chips.
+    the part of that time that does not lengthen the step. gap: by what part the step may be longer than the least that
+    any plan on these chips could take, against a proven lower bound; None where none was worked out. power_kw: of the
+    chips in use at their rated power; None where one is unknown. emulated: times are of emulated chips.
     """
 
     step_ms: float
@@ -136,6 +156,8 @@ class Prediction:
     exchange_share: float = 0.0
     exchange_hidden: float = 1.0
     holdups: tuple[Holdup, ...] = ()
+    gap: float | None = None
+    power_kw: float | None = None
     emulated: bool = False
 
 
@@ -143,7 +165,8 @@ class Prediction:
 class Plan:
     """One way to run a job on a fleet.
 
-    schedule: one of SCHEDULES. zero_stage: 0 or 1 (optimizer state sharded over the ranks that hold the same layers).
+    schedule: one of SCHEDULES. virtual_stages: stages a place, of every replica. zero_stage: what is sharded over the
+    ranks that hold the same layers: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 weights too.
     reduce_dtype: of gradients on the wire. bucket_bytes: units with smaller gradients travel together with their
     neighbours; exchanges are timed unit by unit all the same. barrier_ms: the all-reduce of the gradient norm that ends
     every step's backward. sum over replicas of microbatches x microbatch_size == global_batch_size.
@@ -173,7 +196,11 @@ class Plan:
     @property
     def world_size(self) -> int:
         """How many ranks the plan runs on."""
-        return sum(stage.tp for replica in self.replicas for stage in replica.stages)
+        return sum(stage.width for replica in self.replicas for stage in self.places(replica))
+
+    def places(self, replica: Replica) -> tuple[Stage, ...]:
+        """Give the first stage of each place of a replica: those stages that have ranks of their own."""
+        return replica.stages[: len(replica.stages) // self.virtual_stages]
 
     def units(self, stage: Stage) -> tuple[int, ...]:
         """List the units a stage computes, ascending: its layers, the embedding on the first, the head on the last."""
