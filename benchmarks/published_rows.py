@@ -1,17 +1,21 @@
-"""Times published training runs of dense transformers from their shapes, chips and splits.
+"""Reads tables of published training runs: what was trained, on what, split how, and how long a step took.
 
-One curve a chip kind is fitted: the part of its peak that large matrix products reach. All else is counted: bytes that
-element-wise operations move, tensor-parallel exchanges, the pipeline's bubble, the gradient exchange, the optimizer.
-Rows that lack a figure the model needs are left out, by name.
+Rows that lack a figure, or whose figures don't fit together, are left out by name. What a source leaves open and a
+program must have decided is filled in by the rules in `_split`; it knows nothing of how times are predicted.
 """
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from argosy.contracts.errors import BadInputError
+from argosy.contracts.errors import ArgosyError, BadInputError
+from argosy.model.config import read_config
+from argosy.model.flops import train_flops_per_token
+from argosy.model.named import config_text, named_configs
+from argosy.model.numerics import MEGATRON
+from argosy.model.shape import ModelShape
+from argosy.plan.program import MEGATRON_2022, Program
 
 # Which rows belong to which set, by the start or a part of their source.
 SETS = {
@@ -30,83 +34,60 @@ VALIDATED_S = {
     ("turing-530B", "selective"): 37.83,
     ("megatron-1T", "full"): 94.42,
 }
-
-
-SPLIT_COLUMNS = frozenset(("tp", "pp", "dp", "interleave", "micro_batch", "global_batch", "n_chips", "seq"))
+SPLIT_COLUMNS = frozenset(("tp", "pp", "dp", "cp", "ep", "interleave", "micro_batch", "global_batch", "n_chips", "seq"))
 SHAPE_COLUMNS = frozenset(("layers", "hidden", "heads", "kv_heads", "ffn", "vocab"))
 TOLD_COLUMNS = frozenset(("source", "model", "chip", "tokens_per_s", "step_time_s", "tflops_per_chip", "mfu", "note"))
-# What a fit on all rows of the reference data's table gives: for tables with a single row of a chip.
-REACHED = {"A100": 0.745, "H100": 0.765}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
-    """A chip's data sheet: dense 16-bit TFLOP/s, memory and scale-up 10^9 bytes/s each way, network 10^9 bytes/s.
-
-    fused_tflops: what fused attention reaches, causal products counted once. FlashAttention-2 (arXiv 2307.08691): 50 to
-    73 % of an A100's peak, of which the middle; 335 on an H100.
-    """
-
-    peak_tflops: float
-    fused_tflops: float
-    memory_gbytes_s: float
-    scale_up_gbytes_s: float
-    network_gbytes_s: float
-
-
-BOARDS = {
-    "A100": Board(peak_tflops=312, fused_tflops=192, memory_gbytes_s=2039, scale_up_gbytes_s=300, network_gbytes_s=25),
-    "H100": Board(
-        peak_tflops=989.4, fused_tflops=335, memory_gbytes_s=3350, scale_up_gbytes_s=450, network_gbytes_s=50
-    ),
-}
-# Part of a wire's rate that rings reach (nccl-tests' bus bandwidth on full nodes), and of memory's that kernels do.
-RING_EFFICIENCY, MEMORY_EFFICIENCY = 0.75, 0.8
-# Element-wise traffic of one layer, bytes an element of the hidden state (16-bit, forward; backward moves twice as
-# much): two norms, two residuals with dropout, the MLP's activation at four times the width. Counted from the layer.
-NORM_BYTES, WIDE_BYTES = 28, 4
-# Attention scores that are written out: scale and mask, softmax, dropout, each read and written; bytes a score.
-SCORE_BYTES = 12
-# Logits and their loss: written in 16 bits, cast to 32, and read and written for maximum, difference, exponent, sum and
-# quotient, then backward and cast again; bytes a logit of a micro-batch, both directions.
-LOGIT_BYTES = 50
-# Part of an exchange that running it beside computation doesn't hide: of gradients, and inside a layer. Chosen once for
-# all rows, to the nearest quarter.
-EXPOSED, EXPOSED_INSIDE = 0.25, 0.75
-UPDATE_BYTES = 20
-NODE_CHIPS = 8
+# The chips of the sets by what their names hold, longest first: in the catalogue, and as fits are told apart.
+CHIPS = {"A100": ("a100-sxm-80gb", "A100"), "H100": ("h100-sxm", "H100")}
+FAMILIES = tuple(family for _, family in CHIPS.values())
+PEAK_TFLOPS = {"A100": 312.0, "H100": 989.4}
+# Programs of 2021 cut no norms along the sequence; those of 2023 on fuse attention and hide part of their exchanges.
+MEGATRON_2021 = replace(MEGATRON_2022, name="megatron-2021", sequence_parallel=False)
+FUSED = replace(MEGATRON, name="megatron-fused", score_bytes=0, statistic_bytes=4)
+MEGATRON_CORE = Program(name="megatron-core", numerics=FUSED, sequence_parallel=True)
+OVERLAPPED = replace(MEGATRON_CORE, name="overlapped", overlapped=True)
+GATED = ("llama", "mistral", "mixtral", "qwen", "deepseek")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One published run. recompute: none, selective or full; fused: attention scores are never written out.
+    """One published run. chip: in the catalogue; family: of chips that are fitted together.
 
-    overlapped: tensor-parallel exchanges run beside the products that they belong to.
+    dp: replicas x ep. chunks: virtual stages. batch: sequences of a step.
     """
 
     name: str
     group: str
     chip: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    ffn: int
-    vocab: int
+    family: str
+    shape: ModelShape
     sequence: int
     batch: int
     chips: int
     tp: int
     pp: int
     dp: int
+    cp: int
+    ep: int
     chunks: int
     microbatch: int
     recompute: str
-    fused: bool
-    overlapped: bool
-    gated: bool
-    sequence_parallel: bool
+    program: Program
     measured_s: float
+
+    @property
+    def microbatches(self) -> int:
+        """How many micro-batches a pipeline takes in a step."""
+        return self.batch // (self.dp * self.microbatch)
+
+    @property
+    def modern(self) -> bool:
+        """Whether gradients are summed beside the backward, and the optimizer is sharded."""
+        return self.program.fused_attention
+
+
+class UnfitError(Exception):
+    """A row that can't be predicted, and why."""
 
 
 def read_runs(path: Path) -> tuple[list[Run], list[str]]:
@@ -122,155 +103,174 @@ def read_runs(path: Path) -> tuple[list[Run], list[str]]:
             if not group:
                 continue
             try:
-                run = _run(row, group)
-            except ValueError as error:
-                raise BadInputError(f"{path}:{line}: {error}; expected numbers as in published.csv") from error
-            if isinstance(run, str):
-                skipped.append(f"{path.name}:{line} {row['model']}: {run}")
-            else:
-                runs.append(run)
-    told = {(run.name, run.recompute) for run in runs}
-    for run in [run for run in runs if run.group == "megatron_validated"]:
+                runs.append(_run(row, group))
+            except UnfitError as reason:
+                skipped.append(f"{path.name}:{line} {row['model']}: {reason}")
+    return runs + _other_halves(runs), skipped
+
+
+def _other_halves(runs: list[Run]) -> list[Run]:
+    """Make the validated runs that the table lacks: the same splits with the other way of recompute."""
+    validated = [run for run in runs if run.group == "megatron_validated"]
+    told = {(run.name, run.recompute) for run in validated}
+    found = []
+    for run in validated:
         other = "full" if run.recompute == "selective" else "selective"
         if (run.name, other) in VALIDATED_S and (run.name, other) not in told:
-            runs.append(
-                replace(
-                    run, recompute=other, sequence_parallel=other != "full", measured_s=VALIDATED_S[run.name, other]
-                )
-            )
-    return runs, skipped
+            program = MEGATRON_2021 if other == "full" else MEGATRON_2022
+            measured_s = VALIDATED_S[run.name, other]
+            found.append(replace(run, recompute=other, program=program, measured_s=measured_s))
+    return found
 
 
-def _run(row: dict[str, str], group: str) -> Run | str:
-    chip = next((name for name in BOARDS if name in row["chip"]), "")
-    needed = ("layers", "hidden", "heads", "seq", "global_batch", "n_chips", "tp", "pp", "dp")
+def _number(row: dict[str, str], key: str) -> float:
+    """Read a figure that is not negative; 0 where there is none."""
+    try:
+        value = float(row[key] or 0)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise UnfitError(f"{key} is {row[key]!r}, not a number from 0 on")
+    return value
+
+
+def _whole(row: dict[str, str], key: str, default: int = 0) -> int:
+    """Read a count from 1 on; default where there is none."""
+    value = _number(row, key) if row[key] else default
+    if value < 1 or value != int(value):
+        raise UnfitError(f"{key} is {row[key]!r}, not a whole number from 1 on")
+    return int(value)
+
+
+def _run(row: dict[str, str], group: str) -> Run:
+    family = next((name for name in CHIPS if name in row["chip"]), "")
+    if not family:
+        raise UnfitError(f"no chip of the sets is named {row['chip'] or 'nothing'}")
+    needed = ["seq", "global_batch", "n_chips", "tp", "pp"]
     missing = [name for name in needed if not row[name]]
-    if not chip or missing:
-        return f"{', '.join(missing)} not stated" if missing else f"no data sheet for {row['chip']}"
-    hidden, note = int(row["hidden"]), row["note"].lower()
-    # MegaScale writes no scores out and hides its exchanges; the Megatron-LM it is held against does neither.
-    new = chip == "H100" or group == "megascale"
-    recompute = "full" if "full activation recompute" in note else "none" if new else "selective"
-    kv_heads = int(row["kv_heads"] or row["heads"])
-    gated = "Llama" in row["model"]
+    if missing:
+        raise UnfitError(f"{', '.join(missing)} not stated")
+    note = row["note"].lower()
+    recompute, program = _program(group, family, note)
     run = Run(
         name=row["model"],
         group=group,
-        chip=chip,
-        layers=int(row["layers"]),
-        hidden=hidden,
-        heads=int(row["heads"]),
-        kv_heads=kv_heads,
-        ffn=int(row["ffn"] or 4 * hidden),
-        vocab=int(row["vocab"] or 51200),
-        sequence=int(row["seq"]),
-        batch=int(row["global_batch"]),
-        chips=int(row["n_chips"]),
-        tp=int(row["tp"]),
-        pp=int(row["pp"]),
-        dp=int(row["dp"]),
-        chunks=int(row["interleave"] or 1),
-        microbatch=int(row["micro_batch"] or 1),
+        chip=CHIPS[family][0],
+        family=CHIPS[family][1],
+        shape=_shape(row),
+        sequence=_whole(row, "seq"),
+        batch=_whole(row, "global_batch"),
+        chips=_whole(row, "n_chips"),
+        tp=_whole(row, "tp"),
+        pp=_whole(row, "pp"),
+        dp=1,
+        cp=_whole(row, "cp", 1),
+        ep=_whole(row, "ep", 1),
+        chunks=1,
+        microbatch=_whole(row, "micro_batch", 1),
         recompute=recompute,
-        fused=new,
-        overlapped=group == "megascale" or "tp-comm" in note,
-        gated=gated,
-        sequence_parallel=recompute != "full",
+        program=program,
         measured_s=1.0,
     )
-    measured = measured_s(row, run)
-    if measured is None:
-        return "no time, rate or utilisation stated"
-    return replace(run, measured_s=measured)
+    run = _split(run, row)
+    return replace(run, measured_s=_measured_s(row, run))
 
 
-def measured_s(row: dict[str, str], run: Run) -> float | None:
+def _program(group: str, family: str, note: str) -> tuple[str, Program]:
+    """Say what trained a set: its way of recompute and its program."""
+    if "full activation recompute" in note:
+        return "full", MEGATRON_2021
+    if group == "megascale" or "tp-comm" in note:
+        return "none", OVERLAPPED
+    if family == "H100":
+        return "none", MEGATRON_CORE
+    return "selective", MEGATRON_2022
+
+
+def _shape(row: dict[str, str]) -> ModelShape:
+    """Take a named model's shape where it has experts, else make a dense one of the row's sizes."""
+    named = next((name for name in named_configs() if name == row["model"].lower()), "")
+    if named:
+        shape = read_config(*config_text(named))
+        if shape.experts:
+            return shape
+    if _whole(row, "ep", 1) > 1:
+        raise UnfitError("has experts whose sizes are not stated, and is no named model")
+    missing = [name for name in ("layers", "hidden", "heads") if not row[name]]
+    if missing:
+        raise UnfitError(f"{', '.join(missing)} not stated")
+    hidden, heads = _whole(row, "hidden"), _whole(row, "heads")
+    if hidden % heads:
+        raise UnfitError(f"{heads} heads do not divide a width of {hidden}")
+    gated = row["model"].lower().startswith(GATED)
+    return ModelShape(
+        name=row["model"],
+        family="llama" if gated else "gpt",
+        num_layers=_whole(row, "layers"),
+        hidden_size=hidden,
+        num_heads=heads,
+        num_kv_heads=_whole(row, "kv_heads", heads),
+        head_dim=hidden // heads,
+        intermediate_size=_whole(row, "ffn", 4 * hidden),
+        vocab_size=_whole(row, "vocab", 51200),
+        max_positions=_whole(row, "seq"),
+        tied_embeddings=not gated,
+        activation="swiglu" if gated else "gelu",
+    )
+
+
+def _split(run: Run, row: dict[str, str]) -> Run:
+    """Fill in what a row leaves open, and check that its figures go into one another.
+
+    Data parallelism is what chips are left. Where virtual stages are not stated, a pipeline has as many as its layers
+    and micro-batches allow with stages of equal layers, of which the first and the last may lack one for embedding and
+    head.
+    """
+    if run.chips % (run.tp * run.cp * run.pp):
+        raise UnfitError(f"{run.chips} chips are not a multiple of TP {run.tp} x CP {run.cp} x PP {run.pp}")
+    run = replace(run, dp=run.chips // (run.tp * run.cp * run.pp))
+    if row["dp"] and _whole(row, "dp") != run.dp:
+        raise UnfitError(f"dp is {row['dp']}, the chips left are {run.dp}")
+    if run.dp % run.ep:
+        raise UnfitError(f"EP {run.ep} does not divide DP {run.dp}")
+    if run.batch % (run.dp * run.microbatch) or run.microbatches < 1:
+        raise UnfitError(
+            f"{run.batch} sequences can't be dealt in micro-batches of {run.microbatch} to {run.dp} pipelines"
+        )
+    stated = row["interleave"]
+    chunks = int(stated) if stated.isdecimal() else _deepest(run)
+    if chunks > 1 and run.microbatches % run.pp:
+        raise UnfitError(f"{run.microbatches} micro-batches can't be interleaved over {run.pp} stages")
+    run = replace(run, chunks=max(1, chunks))
+    if run.pp * run.chunks > run.shape.num_layers:
+        raise UnfitError(f"{run.shape.num_layers} layers are too few for {run.pp} stages of {run.chunks} parts")
+    return run
+
+
+def _deepest(run: Run) -> int:
+    if run.pp == 1 or run.microbatches % run.pp:
+        return 1
+    layers = run.shape.num_layers
+    slots = next((slots for slots in (layers, layers + 1, layers + 2) if slots % run.pp == 0), run.pp)
+    a_place = slots // run.pp
+    # A stage of a single layer may not lack it.
+    deep = a_place if slots == layers else max((d for d in range(1, a_place) if a_place % d == 0), default=1)
+    return max(1, deep)
+
+
+def _measured_s(row: dict[str, str], run: Run) -> float:
     """Give a row's step time: as stated, else from its rate, else from FLOP/s as the source counts them."""
     tokens = run.batch * run.sequence
     if row["step_time_s"]:
-        return float(row["step_time_s"])
+        return _number(row, "step_time_s")
     if row["tokens_per_s"]:
-        return tokens / float(row["tokens_per_s"])
-    tflops = float(row["tflops_per_chip"] or 0) or float(row["mfu"] or 0) * BOARDS[run.chip].peak_tflops
+        return tokens / _number(row, "tokens_per_s")
+    tflops = _number(row, "tflops_per_chip") or _number(row, "mfu") * PEAK_TFLOPS[run.family]
     if not tflops:
-        return None
-    again = 4 / 3 if run.recompute == "full" and "hardware flops" in row["note"].lower() else 1.0
-    layer, head = layer_flops(run), 2 * run.hidden * run.vocab
-    total = 3 * tokens * (run.layers * layer * again + head)
-    return total / (run.chips * tflops * 1e12)
-
-
-def layer_flops(run: Run) -> float:
-    """Count the forward FLOPs of a layer for one token: matrix products, and attention to the whole sequence."""
-    return matrix_flops(run) + 4 * run.sequence * run.hidden
-
-
-def matrix_flops(run: Run) -> float:
-    """Count the forward FLOPs of a layer's matrix products for one token."""
-    head_dim = run.hidden // run.heads
-    projections = run.hidden * (2 * run.hidden + 2 * run.kv_heads * head_dim)
-    return 2 * (projections + (3 if run.gated else 2) * run.hidden * run.ffn)
-
-
-def predict_s(run: Run, reached: float) -> float:
-    """Time one step, when large matrix products reach this part of the peak."""
-    board = BOARDS[run.chip]
-    tokens = run.microbatch * run.sequence
-    rate = board.peak_tflops * 1e12 * reached
-    attention = 4 * run.sequence * run.hidden * tokens / run.tp
-    products = matrix_flops(run) * tokens / run.tp / rate
-    products += attention / 2 / (board.fused_tflops * 1e12) if run.fused else attention / rate
-    memory = board.memory_gbytes_s * 1e9 * MEMORY_EFFICIENCY
-    shared = run.tp if run.sequence_parallel else 1
-    moved = tokens * run.hidden * NORM_BYTES / shared + tokens * run.ffn * WIDE_BYTES / run.tp
-    scores = 0.0 if run.fused else tokens * run.sequence * run.heads / run.tp * SCORE_BYTES
-    exchange = 0.0
-    if run.tp > 1:
-        ring = 2 * (run.tp - 1) / run.tp * tokens * run.hidden * 2
-        exchange = 2 * ring / (board.scale_up_gbytes_s * 1e9 * RING_EFFICIENCY)
-        exchange *= EXPOSED_INSIDE if run.overlapped else 1.0
-    forward = products + (moved + scores) / memory + exchange
-    again = {"none": 0.0, "selective": scores / memory, "full": forward}[run.recompute]
-    each = 3 * forward + again
-    counts = run.batch / (run.dp * run.microbatch)
-    head = tokens * run.vocab / run.tp * (3 * 2 * run.hidden / rate + LOGIT_BYTES / memory)
-    stage = run.layers / run.pp * each
-    bubble = (run.pp - 1) / run.chunks
-    pipeline = (counts + bubble) * stage + counts * (head if run.pp == 1 else 0.5 * head)
-    return pipeline + _gradients_s(run, board) + _messages_s(run, board, counts)
-
-
-def _gradients_s(run: Run, board: Board) -> float:
-    """Time the gradients' ring and the optimizer's step; newer runs hide three quarters of the ring.
-
-    A ring's members in one node share all ports of the node, of which there is one a chip.
-    """
-    head_dim = run.hidden // run.heads
-    wide = (3 if run.gated else 2) * run.hidden * run.ffn
-    layer = run.hidden * (2 * run.hidden + 2 * run.kv_heads * head_dim) + wide
-    parameters = (run.layers * layer / run.pp + run.hidden * run.vocab) / run.tp
-    rate = min(board.scale_up_gbytes_s, board.network_gbytes_s * max(1, NODE_CHIPS // run.tp))
-    ring = 2 * (run.dp - 1) / run.dp * parameters * 4 / (rate * 1e9 * RING_EFFICIENCY)
-    return ring * (EXPOSED if run.fused else 1.0) + parameters * UPDATE_BYTES / (
-        board.memory_gbytes_s * 1e9 * MEMORY_EFFICIENCY
-    )
-
-
-def _messages_s(run: Run, board: Board, counts: float) -> float:
-    """Time the pipeline's messages that computing doesn't hide: both ways, on a chip's own port."""
-    if run.pp == 1:
-        return 0.0
-    size = run.microbatch * run.sequence * run.hidden * 2 / run.tp
-    return 2 * counts * run.chunks * size / (board.network_gbytes_s * 1e9 * RING_EFFICIENCY) * (0.0 if run.fused else 1)
-
-
-def fit(runs: Sequence[Run]) -> float:
-    """Find the part of the peak with the least mean error on these runs."""
-    parts = [0.30 + 0.005 * step for step in range(131)]
-    return min(parts, key=lambda part: mape(runs, part))
-
-
-def mape(runs: Iterable[Run], reached: float) -> float:
-    """Give the mean of absolute relative errors."""
-    errors = [abs(predict_s(run, reached) / run.measured_s - 1) for run in runs]
-    return sum(errors) / len(errors) if errors else math.nan
+        raise UnfitError("no time, rate or utilisation stated")
+    hardware = run.recompute == "full" and "hardware flops" in row["note"].lower()
+    try:
+        flops = train_flops_per_token(run.shape, run.sequence, "full" if hardware else "none", causal="full")
+    except ArgosyError as error:
+        raise UnfitError(str(error)) from error
+    return tokens * flops / (run.chips * tflops * 1e12)

@@ -1,11 +1,13 @@
 """How near predictions come to measured runs, and how tables of published runs are read."""
 
+import csv
 import importlib
 import sys
 
 import pytest
 
 from argosy.contracts.errors import BadInputError
+from argosy.plan.curves import CURVES
 
 # What each set's mean absolute error of step time must stay under.
 TIME_MAX = {
@@ -13,6 +15,7 @@ TIME_MAX = {
     "megatron_validated": 0.037,
     "megatron_sc21": 0.10,
     "megatron_h100": 0.10,
+    "llama3": 0.10,
     "megascale_megatron": 0.10,
     "megascale": 0.10,
 }
@@ -48,11 +51,60 @@ class TestAccuracy:
         table = tmp_path / "one.csv"
         table.write_text(f"{lines[0]}\n{row}\n")
         found, _, curves = accuracy.published_residuals(table)
-        assert (len(found), curves) == (1, {"A100": [0.745, 0.745]})
+        own = next(curve.products for curve in CURVES if "a100-" in curve.chips)
+        assert (len(found), curves) == (1, {"A100": [own, own]})
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"tp": ""}, "tp not stated"),
+            ({"n_chips": "8000"}, "8000 chips are not a multiple of TP 8 x CP 1 x PP 16"),
+            ({"seq": "many"}, "seq is 'many', not a number"),
+            ({"hidden": "-4"}, "hidden is '-4'"),
+            ({"layers": ""}, "layers not stated"),
+            ({"ep": "8"}, "experts whose sizes are not stated"),
+            ({"chip": "TPU v5p"}, "no chip of the sets is named TPU v5p"),
+            ({"tflops_per_chip": "", "mfu": ""}, "no time, rate or utilisation stated"),
+            ({"global_batch": "2047"}, "2047 sequences can't be dealt"),
+        ],
+    )
+    def test_rows_that_lack_a_figure_are_named(self, accuracy, reference_data, tmp_path, changes, reason):
+        """A row that can't be predicted is left out, and the reason says which figure is at fault."""
+        found, skipped = self.read(accuracy, reference_data, tmp_path, changes)
+        assert found == []
+        assert len(skipped) == 1
+        assert reason in skipped[0]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"cp": "16", "dp": "4", "seq": "131072", "global_batch": "128"},
+            {"interleave": "2"},
+            {"micro_batch": "2"},
+            {"dp": "", "kv_heads": "", "ffn": ""},
+            {"model": "DeepSeek-V3", "ep": "32", "pp": "4", "dp": "256", "layers": ""},
+        ],
+    )
+    def test_rows_of_other_splits_are_predicted(self, accuracy, reference_data, tmp_path, changes):
+        """Context and expert parallelism, stated virtual stages and figures that have a default are no hindrance."""
+        found, skipped = self.read(accuracy, reference_data, tmp_path, changes)
+        assert skipped == []
+        assert found[0].predicted_s > 0
+
+    def read(self, accuracy, reference_data, tmp_path, changes):
+        """Predict the Llama-3 row of the reference table with some cells changed."""
+        with (reference_data / "planner" / "published.csv").open(newline="") as file:
+            row = next(row for row in csv.DictReader(file) if row["source"].startswith("Llama 3 paper"))
+        with (tmp_path / "row.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, row)
+            writer.writeheader()
+            writer.writerow(row | changes)
+        found, skipped, _ = accuracy.published_residuals(tmp_path / "row.csv")
+        return found, skipped
 
     def test_tables_of_another_form_are_refused(self, accuracy, tmp_path):
         """Missing columns are named."""
         table = tmp_path / "bad.csv"
         table.write_text("source,model\na,b\n")
-        with pytest.raises(BadInputError, match="columns chip, dp"):
+        with pytest.raises(BadInputError, match="columns chip, cp, dp"):
             accuracy.published_residuals(table)

@@ -43,7 +43,7 @@ class TestPicture:
         text = timeline_svg(many, simulate(plan))
         assert "(emulated)" in text
         assert ": one step, ~" in text
-        assert f"{1000 - shown_replicas(many)} like replicas not shown" in text
+        assert f"{1000 - len(shown_replicas(many))} like replicas not shown" in text
 
 
 class TestFiles:

@@ -8,7 +8,7 @@ import pytest
 from argosy.comm.clock import Board, EmulatedClock, RealClock, board_bytes
 from argosy.comm.groups import seat_of
 from argosy.contracts.plan import Exchange, Plan, Send, Wire
-from argosy.plan.schedules import stage_order
+from argosy.plan.schedules import place_order
 from argosy.plan.timeline import simulate
 from support.training import plan_of, replica
 
@@ -17,9 +17,9 @@ FORWARD_MS, BACKWARD_MS, UPDATE_MS, BARRIER_MS = 10.0, 20.0, 2.0, 0.5
 MS_BYTES = 125_000
 
 
-def timed(replicas, *, exchanges=(), send_ms: float = 1.0, delay_ms: float = 3.0) -> Plan:
+def timed(replicas, *, exchanges=(), send_ms: float = 1.0, delay_ms: float = 3.0, **how) -> Plan:
     """Give a plan's stages and wires round times: forward 10 ms, backward 20 ms, update 2 ms, a send 1 ms + 3 ms."""
-    plan = plan_of(replicas)
+    plan = plan_of(replicas, **how)
     made = []
     for each in plan.replicas:
         stages = tuple(
@@ -49,39 +49,44 @@ class Clocks:
         # So long ago that no deadline lies ahead: nothing sleeps.
         self.ranks[0].board.zero_s = -1e9
 
-    def work(self, rank: int, kind: str, microbatch: int, *, last: bool = False) -> tuple[float, float]:
+    def work(
+        self, rank: int, kind: str, microbatch: int, *, stage: int | None = None, last: bool = False
+    ) -> tuple[float, float]:
         """Let a rank do one piece of work; gives its virtual start and end."""
         clock = self.ranks[rank]
-        clock.begin(kind, microbatch, last=last)
-        clock.end(kind, microbatch)
+        stage = clock.seat.stage if stage is None else stage
+        clock.begin(kind, stage, microbatch, last=last)
+        clock.end(kind, stage, microbatch)
         return clock.began_ms(), clock.now_ms()
 
     def step(self) -> None:
         """Run one whole step of every rank, each as far as it can go in turn."""
         todo = {clock.seat.rank: self.order(clock) for clock in self.ranks}
-        done: set[tuple[int, str, int]] = set()
+        done: set[tuple[int, str, int, int]] = set()
         while any(todo.values()):
             for clock in self.ranks:
                 rank = clock.seat.rank
                 while todo[rank] and self.input_of(clock, *todo[rank][0]) <= done:
-                    kind, microbatch = todo[rank].pop(0)
-                    self.work(rank, kind, microbatch, last=not todo[rank])
-                    done.add((rank, kind, microbatch))
+                    kind, stage, microbatch = todo[rank].pop(0)
+                    last = kind == "B" and microbatch == clock.replica.microbatches - 1
+                    self.work(rank, kind, microbatch, stage=stage, last=last)
+                    done.add((rank, kind, stage, microbatch))
         for act in ("barrier", "updated", "gathered"):
             for clock in self.ranks:
                 getattr(clock, act)()
 
-    def order(self, clock: EmulatedClock) -> list[tuple[str, int]]:
+    def order(self, clock: EmulatedClock) -> list[tuple[str, int, int]]:
         """Give a rank's work in the order of its schedule."""
-        each = clock.replica
-        return list(stage_order(self.plan.schedule, clock.seat.stage, len(each.stages), each.microbatches))
+        each, virtual = clock.replica, self.plan.virtual_stages
+        places = len(each.stages) // virtual
+        return list(place_order(self.plan.schedule, clock.seat.stage, places, each.microbatches, virtual))
 
-    def input_of(self, clock: EmulatedClock, kind: str, microbatch: int) -> set[tuple[int, str, int]]:
+    def input_of(self, clock: EmulatedClock, kind: str, stage: int, microbatch: int) -> set[tuple[int, str, int, int]]:
         """Say which work must be done before."""
-        peer = clock.seat.stage + (-1 if kind == "F" else 1)
+        peer = stage + (-1 if kind == "F" else 1)
         if not 0 <= peer < len(clock.replica.stages):
             return set()
-        return {(clock.replica.stages[peer].ranks[clock.seat.tp_index], kind, microbatch)}
+        return {(clock.replica.stages[peer].ranks[clock.seat.tp_index], kind, peer, microbatch)}
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ class TestBoard:
         plan = timed([replica([3, 3], 4), replica([6], 2)])
         path = tmp_path / "board"
         path.write_bytes(bytes(board_bytes(plan)))
-        assert Board(path, plan).times.shape == (2, 3, 3 + 2 * 4)
+        assert Board(path, plan).times.shape == (2, 3, 2 + 1 + 2 * 4)
 
     def test_all_see_what_one_writes(self, tmp_path):
         """Zero and times written through one mapping are read through another."""
@@ -183,17 +188,31 @@ class TestBarrier:
 class TestTimeline:
     """The clock plays what the timeline predicts."""
 
-    @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+    @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "interleaved"])
     @pytest.mark.parametrize("gather", [0, 1], ids=["all-reduce", "ZeRO"])
-    def test_steps_are_as_simulated(self, clocks, schedule, gather):
+    @pytest.mark.parametrize("inside_ms", [0, 4], ids=["flat", "hierarchical"])
+    def test_steps_are_as_simulated(self, clocks, schedule, gather, inside_ms):
         """Every step of two unlike pipelines over a shared long link lasts what simulate says."""
-        members = {-1: ((0, 0), (1, 0)), 0: ((0, 0), (1, 0)), 2: ((0, 1), (1, 1)), 6: ((0, 2), (1, 1))}
+        virtual = 2 if schedule == "interleaved" else 1
+        layers = ([1, 1, 1, 1, 1, 1], [2, 1, 2, 1]) if virtual > 1 else ([1, 2, 3], [2, 4])
+        plan = timed([replica(layers[0], 6), replica(layers[1], 4)], schedule=schedule, virtual=virtual)
         exchanges = [
-            Exchange(unit=u, members=m, wire="long", wire_bytes=9 * MS_BYTES, gather_bytes=gather * 9 * MS_BYTES)
-            for u, m in members.items()
+            Exchange(
+                unit=unit,
+                members=tuple(
+                    (r, s)
+                    for r, each in enumerate(plan.replicas)
+                    for s, stage in enumerate(each.stages)
+                    if unit in plan.held_units(stage)
+                ),
+                wire="long",
+                wire_bytes=9 * MS_BYTES,
+                gather_bytes=gather * 9 * MS_BYTES,
+                inside_ms=inside_ms,
+            )
+            for unit in (-1, 0, 2, 6)
         ]
-        plan = timed([replica([1, 2, 3], 6), replica([2, 4], 4)], exchanges=exchanges)
-        plan = replace(plan, schedule=schedule)
+        plan = replace(plan, exchanges=tuple(exchanges))
         made, ends = clocks(plan), []
         for _ in range(4):
             made.step()
@@ -233,8 +252,8 @@ class TestRealClock:
         """It takes every call and tells no time."""
         clock = RealClock()
         clock.start()
-        clock.begin("F", 0)
-        clock.end("F", 0)
+        clock.begin("F", 0, 0)
+        clock.end("F", 0, 0)
         clock.barrier()
         clock.updated()
         clock.gathered()

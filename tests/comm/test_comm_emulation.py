@@ -17,6 +17,10 @@ PLANS = {
         [replica([2] * 4, 3), replica([1, 1, 2, 2, 1, 1], 4), *[replica([8], 2)] * 2],
         {"schedule": "gpipe"},
     ),
+    "7 ranks, virtual stages, sharded": (
+        [replica([1] * 8, 8), replica([2, 1, 1, 1, 1, 2], 6)],
+        {"schedule": "interleaved", "virtual": 2, "zero": 1},
+    ),
     "16 ranks, two pipelines with TP": ([replica([2] * 4, 5, tp=2), replica([1] * 8, 9)], {}),
 }
 

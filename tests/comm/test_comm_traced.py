@@ -16,7 +16,7 @@ class FakeClock(RealClock):
     def __init__(self) -> None:
         self.time_ms = 0.0
 
-    def end(self, kind, microbatch):
+    def end(self, kind, stage, microbatch):
         """Let the work's time pass."""
         self.time_ms += 10
 
@@ -41,8 +41,8 @@ def clock(inner=None, *, rank: int = 0) -> TracedClock:
 def step(made: TracedClock) -> None:
     """Run a step of one micro-batch."""
     for kind in "FB":
-        made.begin(kind, 0)
-        made.end(kind, 0)
+        made.begin(kind, 2, 0)
+        made.end(kind, 2, 0)
     made.barrier()
     made.updated()
     made.gathered()

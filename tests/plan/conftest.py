@@ -10,9 +10,9 @@ from argosy.contracts.job import ChipsSpec, DataSpec, Job, Objective, TrainSpec
 from argosy.model.config import read_config
 from argosy.model.named import config_text
 from argosy.model.shape import ModelShape
-from argosy.plan.cost import Setting
 from argosy.plan.drafts import Draft
 from argosy.plan.search import Part, Search
+from argosy.plan.setting import Setting
 
 
 def make_class(name: str = "north/fast", tflops: float = 1.0, memory_gb: float = 64.0, **more: object) -> ChipClass:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Plan, Replica, Send, Stage, Wire
-from argosy.plan.schedules import held_microbatches, stage_order
 from argosy.plan.timeline import simulate, work_ms
 
 law = settings(derandomize=True, deadline=None, max_examples=60)
@@ -70,32 +69,6 @@ def exchanges(replicas: int, stages: int, wire_bytes: float = 1e6, gather_bytes:
         )
         for s in range(stages)
     )
-
-
-class TestOrder:
-    def test_1f1b(self) -> None:
-        """1F1B warms up by the distance from the end, then alternates, then drains."""
-        order = stage_order("1f1b", 1, 3, 4)
-        assert "".join(k + str(m) for k, m in order) == "F0F1B0F2B1F3B2B3"
-
-    def test_gpipe(self) -> None:
-        """GPipe runs all forwards, then all backwards, both in micro-batch order."""
-        assert "".join(k + str(m) for k, m in stage_order("gpipe", 1, 3, 2)) == "F0F1B0B1"
-
-    def test_held(self) -> None:
-        """1F1B holds as many micro-batches as stages follow, GPipe all."""
-        assert [held_microbatches("1f1b", s, 3, 9) for s in range(3)] == [3, 2, 1]
-        assert held_microbatches("gpipe", 2, 3, 9) == 9
-
-    def test_too_few_microbatches(self) -> None:
-        """1F1B with fewer micro-batches than stages is refused, as the trainer would, and gpipe is named."""
-        with pytest.raises(BadInputError, match=r"can't run 2 micro-batches through 3 stages.*use gpipe"):
-            stage_order("1f1b", 0, 3, 2)
-
-    def test_unknown(self) -> None:
-        """An unknown schedule is refused, listing those known."""
-        with pytest.raises(BadInputError, match="no schedule 'zigzag'; there are: 1f1b, gpipe"):
-            stage_order("zigzag", 0, 1, 1)
 
 
 class TestClosedForms:

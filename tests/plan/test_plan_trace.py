@@ -1,12 +1,13 @@
 """A timeline as rows of spans and as a Chrome trace."""
 
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from argosy.contracts.plan import Plan
+from argosy.contracts.plan import Plan, Replica, Send, Stage, Wire
 from argosy.plan.planner import plan_job
 from argosy.plan.timeline import Timeline, simulate
 from argosy.plan.trace import (
@@ -15,6 +16,8 @@ from argosy.plan.trace import (
     Row,
     Span,
     chrome_trace,
+    excerpt,
+    left_out_text,
     shifted,
     shown_replicas,
     timeline_rows,
@@ -34,6 +37,35 @@ def row(*starts_ms: float, overlaps: bool = False) -> Row:
     """Make a row with spans of 5 ms."""
     spans = tuple(Span(start_ms=at, end_ms=at + 5, kind="F", name="forward", details={"step": 2}) for at in starts_ms)
     return Row(group="g", label="w", spans=spans, overlaps=overlaps)
+
+
+def pipeline(schedule: str, layers: list[int], virtual: int = 1) -> Plan:
+    """Make a plan of one pipeline with stages of so many layers."""
+    ends = list(itertools.accumulate(layers))
+    stages = tuple(
+        Stage(
+            first_layer=end - count,
+            end_layer=end,
+            chip_class="here/c",
+            forward_ms=count,
+            backward_ms=2 * count,
+            backward_shares=(1 / units,) * units,
+        )
+        for s, (end, count) in enumerate(zip(ends, layers, strict=True))
+        for units in [count + (s == 0) + (s == len(layers) - 1)]
+    )
+    sends = (Send(wire="w", payload_bytes=0),) * (len(layers) - 1)
+    return Plan(
+        model="m",
+        num_layers=ends[-1],
+        fleet="f",
+        sequence_length=1,
+        global_batch_size=4,
+        replicas=(Replica(stages=stages, microbatches=4, microbatch_size=1, sends=sends),),
+        schedule=schedule,
+        virtual_stages=virtual,
+        wires=(Wire(name="w", gbps=1, one_way_ms=0),),
+    )
 
 
 class TestRows:
@@ -58,8 +90,38 @@ class TestRows:
         plan, timeline = drawn
         many = replace(plan, replicas=plan.replicas[:1] * 1000)
         shown = shown_replicas(many)
-        assert shown * len(plan.replicas[0].stages) <= ROWS_MAX
-        assert timeline_trace(many, timeline)["otherData"]["replicas_left_out"] == 1000 - shown
+        assert len(shown) * len(plan.replicas[0].stages) <= ROWS_MAX
+        assert timeline_trace(many, timeline)["otherData"]["replicas_left_out"] == 1000 - len(shown)
+
+    def test_one_of_each_kind_stands_for_many(self, drawn: tuple[Plan, Timeline]) -> None:
+        """Where not all fit, one replica of each kind stands for the others, and only like ones are left out."""
+        plan, _ = drawn
+        odd = replace(plan.replicas[0], microbatches=plan.replicas[0].microbatches + 1)
+        many = replace(plan, replicas=(*plan.replicas[:1] * 999, odd))
+        assert shown_replicas(many) == (0, 999)
+        assert left_out_text(many) == "998 like replicas not shown"
+        assert left_out_text(plan) == ""
+
+    def test_virtual_stages_share_a_row(self) -> None:
+        """A place's row has the work of all its stages, told apart by name and chunk, and names all its layers."""
+        plan = pipeline("interleaved", [1, 2, 1, 2], virtual=2)
+        rows = timeline_rows(plan, simulate(plan))
+        assert [one.label for one in rows] == ["0.0 here/c, layers 0, 3", "0.1 here/c, layers 1-2, 4-5"]
+        assert {(span.chunk, span.name.split(" of ")[1]) for span in rows[1].spans} == {(0, "stage 1"), (1, "stage 3")}
+
+    def test_weights_gradients_are_work(self) -> None:
+        """A zero-bubble schedule's third kind of work is named."""
+        plan = pipeline("zero-bubble", [3, 3])
+        names = {span.name for one in timeline_rows(plan, simulate(plan)) for span in one.spans}
+        assert {"forward 0", "backward 1", "weights 1"} <= names
+
+    def test_excerpt(self) -> None:
+        """Of too many spans those that begin first are kept, and it says until when."""
+        rows = [row(*range(0, 100, 10)), row(*range(5, 100, 10))]
+        assert excerpt(rows, 20) == (tuple(rows), None)
+        kept, until_ms = excerpt(rows, 6)
+        assert until_ms == 30
+        assert [len(one.spans) for one in kept] == [3, 3]
 
     def test_shifted(self) -> None:
         """Rows move as a whole."""

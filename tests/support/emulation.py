@@ -51,12 +51,19 @@ def _timed_replica(the_plan: Plan, index: int, replica: Replica, layer_ms: float
 
 
 def emulated_plan(
-    replicas: list[Replica], *, layer_ms: float, schedule: str = "1f1b", zero: int = 0, tied: bool = False
+    replicas: list[Replica],
+    *,
+    layer_ms: float,
+    schedule: str = "1f1b",
+    zero: int = 0,
+    tied: bool = False,
+    virtual: int = 1,
 ) -> tuple[str, Plan]:
     """Build a timed plan of the tiny model; gives its config too."""
     text = config(LAYERS, tied=tied)
     spec = job(steps=4, batch=sum(each.sequences for each in replicas)).train
-    return text, timed(plan(shape_of(text), replicas, spec, schedule=schedule, zero=zero), layer_ms=layer_ms)
+    made = plan(shape_of(text), replicas, spec, schedule=schedule, zero=zero, virtual=virtual)
+    return text, timed(made, layer_ms=layer_ms)
 
 
 def virtual_steps_ms(text: str, the_plan: Plan, tmp: Path) -> list[float]:

@@ -139,13 +139,17 @@ def plan(
     schedule: str = "1f1b",
     zero: int = 0,
     bucket_bytes: int = 0,
+    virtual: int = 1,
 ) -> Plan:
     """Build a plan and number its ranks in order; each unit travels alone unless buckets are given a size."""
     ranks, places = 0, []
     bound: list[Replica] = []
     for r, each in enumerate(replicas):
-        stages = []
+        stages: list[Stage] = []
         for s, stage in enumerate(each.stages):
+            if virtual > 1 and s >= len(each.stages) // virtual:
+                stages.append(replace(stage, ranks=stages[s % (len(each.stages) // virtual)].ranks))
+                continue
             mine = tuple(range(ranks, ranks + stage.tp))
             places += [
                 RankPlace(rank=k, node="here-1", chip=k, replica=r, stage=s, tp_index=i) for i, k in enumerate(mine)
@@ -162,6 +166,7 @@ def plan(
         replicas=tuple(bound),
         precision=spec.precision,
         schedule=schedule,
+        virtual_stages=virtual,
         zero_stage=zero,
         bucket_bytes=bucket_bytes,
         tied_embeddings=shape.tied_embeddings,
@@ -296,10 +301,19 @@ def drawn_replicas(
     return drawn
 
 
-def plan_of(replicas: Sequence[Replica], text: str | None = None, *, zero: int = 0, bucket_bytes: int = 0) -> Plan:
+def plan_of(
+    replicas: Sequence[Replica],
+    text: str | None = None,
+    *,
+    zero: int = 0,
+    bucket_bytes: int = 0,
+    schedule: str = "1f1b",
+    virtual: int = 1,
+) -> Plan:
     """Build a bound plan of a tiny model from its replicas alone."""
     spec = job(batch=sum(each.sequences for each in replicas)).train
-    return plan(shape_of(text or config()), replicas, spec, zero=zero, bucket_bytes=bucket_bytes)
+    how = {"schedule": schedule, "virtual": virtual}
+    return plan(shape_of(text or config()), replicas, spec, zero=zero, bucket_bytes=bucket_bytes, **how)
 
 
 def end_ranks(

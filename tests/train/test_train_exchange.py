@@ -41,7 +41,7 @@ def alone() -> tuple[LocalStage, GradientExchange]:
 
 def microbatch(stage: LocalStage, seed: int = 0) -> None:
     """Run one micro-batch forward and backward."""
-    stage.model(tokens(seed=seed)).float().square().mean().backward()
+    stage.models[0](tokens(seed=seed)).float().square().mean().backward()
 
 
 class TestViews:
@@ -128,7 +128,7 @@ def step(replicas, rank: int, text: str, zero: int, dtype: torch.dtype = torch.f
     stage, exchange = built(replicas, rank, text, zero, dtype)
     optimizer = BlockOptimizer(job().train, exchange)
     exchange.begin(1)
-    stage.model(tokens()).float().square().mean().backward()
+    stage.models[0](tokens()).float().square().mean().backward()
     exchange.finish()
     optimizer.step(0.0, 0.1)
     exchange.spread()
@@ -207,7 +207,7 @@ class TestTensorParallel:
     def test_gradients_are_slices_of_the_whole(self, text):
         """The sums of both TP ranks are slices of what one rank alone computes, and together all of it."""
         whole = bare(text)
-        whole.model(tokens()).float().square().mean().backward()
+        whole.models[0](tokens()).float().square().mean().backward()
 
         def sums(rank: int) -> list[tuple[Block, list[float]]]:
             exchange = self.exchanged(text, rank)
@@ -232,6 +232,6 @@ class TestTensorParallel:
         stage = make_stage(plan, job(), seat, shape_of(text), groups.tensor, CPU)
         exchange = GradientExchange(plan, seat, stage, groups, torch.float32)
         exchange.begin(1)
-        stage.model(tokens()).float().square().mean().backward()
+        stage.models[0](tokens()).float().square().mean().backward()
         exchange.finish()
         return exchange

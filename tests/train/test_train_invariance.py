@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from argosy.comm.clock import board_bytes
-from argosy.contracts.plan import Replica
+from argosy.contracts.plan import TRAINER_SCHEDULES, Replica
 from support.emulation import emulated_plan
 from support.training import config, job, losses, plan, reference_losses, replica, run_plan, shape_of, tokens
 
@@ -40,11 +40,13 @@ def check(
     schedule: str = "1f1b",
     zero: int = 0,
     bucket_bytes: int = 0,
+    virtual: int = 1,
 ) -> None:
     """Run a plan and compare every step's loss with the plain loop's."""
     batch = sum(each.sequences for each in replicas)
     spec = job(steps=STEPS, batch=batch)
-    the_plan = plan(shape_of(text), replicas, spec.train, schedule=schedule, zero=zero, bucket_bytes=bucket_bytes)
+    how: dict[str, Any] = {"schedule": schedule, "zero": zero, "bucket_bytes": bucket_bytes, "virtual": virtual}
+    the_plan = plan(shape_of(text), replicas, spec.train, **how)
     measured = losses(run_plan(the_plan, spec, text, folder, directory))
     assert measured == pytest.approx(reference(text, batch, folder), rel=TOLERANCE)
 
@@ -80,6 +82,17 @@ class TestFixedPlans:
         replicas = [replica([1, 2, 3], 6), replica([2, 4], 2)]
         check(replicas, token_folder, tmp_path, config(LAYERS, tied=True), zero=1, bucket_bytes=2**22)
 
+    def test_virtual_stages(self, token_folder, tmp_path):
+        """Interleaved pipelines of two and three places, the optimizer sharded, train as one process does."""
+        replicas = [replica([1, 1, 2, 2], 4), replica([1, 1, 1, 1, 1, 1], 3)]
+        text = config(LAYERS, tied=True)
+        check(replicas, token_folder, tmp_path, text, schedule="interleaved", virtual=2, zero=1)
+
+    def test_virtual_stages_with_tensor_parallel(self, token_folder, tmp_path):
+        """Three virtual stages a place with TP 2 train as one process does."""
+        replicas = [replica([1, 1, 1, 1, 1, 1], 4, tp=2)]
+        check(replicas, token_folder, tmp_path, config(LAYERS), schedule="interleaved", virtual=3)
+
     def test_across_sites(self, token_folder, tmp_path):
         """Pipelines of two kinds of emulated chips that exchange over a long link train as one process does."""
         text, the_plan = emulated_plan([replica([2, 3, 3], 5), replica([4, 4], 3)], layer_ms=0.5)
@@ -97,23 +110,26 @@ class TestFixedPlans:
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[list[Replica], str, dict[str, Any]]:
     """Draw up to three replicas of any stage split that fit on a few processes, and how they train."""
-    schedule = draw(st.sampled_from(["1f1b", "gpipe"]))
+    schedule = draw(st.sampled_from(TRAINER_SCHEDULES))
+    virtual = 2 if schedule == "interleaved" else 1
     replicas: list[Replica] = []
     ranks = 0
     for _ in range(draw(st.integers(1, 3))):
-        stages = draw(st.integers(1, 3))
+        places = draw(st.integers(virtual, 3))
         tp = draw(st.sampled_from([1, 1, 1, 2]))
-        if ranks + stages * tp > 6:
+        if ranks + places * tp > 6:
             break
-        ranks += stages * tp
-        cuts = sorted(draw(st.lists(st.integers(1, LAYERS - 1), min_size=stages - 1, max_size=stages - 1, unique=True)))
+        ranks += places * tp
+        cut = st.lists(st.integers(1, LAYERS - 1), min_size=(n := places * virtual - 1), max_size=n, unique=True)
+        cuts = sorted(draw(cut))
         counts = [end - start for start, end in zip([0, *cuts], [*cuts, LAYERS], strict=True)]
-        least = stages if schedule == "1f1b" else 1
-        replicas.append(replica(counts, draw(st.integers(least, 5)), size=draw(st.integers(1, 2)), tp=tp))
-    tied = draw(st.booleans())
-    text = config(LAYERS, tied=tied, qk_norm=draw(st.booleans()))
+        microbatches = draw(st.integers(1 if schedule == "gpipe" else places, 5))
+        if virtual > 1:
+            microbatches -= microbatches % places
+        replicas.append(replica(counts, microbatches, size=draw(st.integers(1, 2)), tp=tp))
+    text = config(LAYERS, tied=draw(st.booleans()), qk_norm=draw(st.booleans()))
     how = {"schedule": schedule, "zero": draw(st.integers(0, 1)), "bucket_bytes": draw(st.sampled_from([0, 50_000]))}
-    return replicas or [replica([LAYERS], 4)], text, how
+    return replicas, text, how | {"virtual": virtual}
 
 
 @pytest.mark.slow

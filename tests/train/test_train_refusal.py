@@ -40,6 +40,11 @@ class TestRuns:
         """Both schedules, ZeRO 0 and 1, fp32 and bf16 are run."""
         check_runnable(two_stages(**changes), shape_of(TEXT))
 
+    def test_interleaved(self):
+        """Virtual stages are run with interleaved 1F1B."""
+        made = plan_of([replica([1, 2, 1, 2], 4)], TEXT, schedule="interleaved", virtual=2)
+        check_runnable(made, shape_of(TEXT))
+
     def test_tp_beside_none(self):
         """Replicas may have different TP degrees."""
         check_runnable(plan_of([replica([3, 3], 2, tp=2), replica([6], 1)], TEXT), shape_of(TEXT))
@@ -51,8 +56,10 @@ class TestPlans:
     @pytest.mark.parametrize(
         ("changes", "said"),
         [
-            ({"schedule": "zb1p"}, "schedule 'zb1p' (it runs 1f1b, gpipe)"),
-            ({"virtual_stages": 2}, "2 virtual stages"),
+            ({"schedule": "zero-bubble"}, "schedule 'zero-bubble' (it runs 1f1b, gpipe, interleaved)"),
+            ({"virtual_stages": 2}, "2 virtual stages with schedule 1f1b"),
+            ({"schedule": "interleaved"}, "1 virtual stages with schedule interleaved"),
+            ({"virtual_stages": 2, "schedule": "interleaved"}, "it needs several places"),
             ({"zero_stage": 3}, "ZeRO stage 3 (it runs 0 and 1)"),
             ({"precision": "fp8"}, "precision 'fp8'"),
             ({"reduce_dtype": "fp8"}, "exchanged in 'fp8'"),
@@ -86,6 +93,16 @@ class TestPlans:
     def test_few_microbatches(self):
         """1f1b with fewer micro-batches than stages names the schedule that runs."""
         assert "use gpipe" in refused(plan_of([replica([2, 2, 2], 2)], TEXT))
+
+    def test_microbatches_that_do_not_interleave(self):
+        """Interleaved takes micro-batches in groups of as many as there are places."""
+        made = plan_of([replica([1, 2, 1, 2], 3)], TEXT, schedule="interleaved", virtual=2)
+        assert "as many micro-batches, or a multiple" in refused(made)
+
+    def test_virtual_stages_that_lie_apart(self):
+        """Virtual stages of one place that were given ranks of their own are refused."""
+        made = replace(plan_of([replica([1, 2, 1, 2], 4)], TEXT), schedule="interleaved", virtual_stages=2)
+        assert "virtual stages of one place on different ranks" in refused(made)
 
     def test_descending_ranks_of_a_tp_group(self):
         """Ranks of a TP group that do not ascend would swap slices; they are refused."""

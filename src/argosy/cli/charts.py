@@ -18,12 +18,14 @@ LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 24, 34
 POINTS_MAX = 600
 ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX, HEAD_PX = 22, 310, 1260, 26, 26
 SMALLEST_PX = 0.4
+# Virtual stages of a place are told apart by so many lighter shades; those beyond share the lightest.
+SHADES = 3
 
 STYLE = """
 :root { color-scheme: light dark; --card: #ffffff; --ink: #1d232b; --soft: #5d6875; --line: #dfe3e8;
-  --f: #4c78a8; --b: #e0853a; --u: #6f9a54; --x: #8d6cab; --s0: #2f6fb3; --s1: #d1731f; --s2: #6f9a54; }
+  --f: #4c78a8; --b: #e0853a; --w: #c9a227; --u: #6f9a54; --x: #8d6cab; --s0: #2f6fb3; --s1: #d1731f; --s2: #6f9a54; }
 @media (prefers-color-scheme: dark) { :root { --card: #1c2229; --ink: #e6e9ed; --soft: #9aa5b1; --line: #333c46;
-  --f: #6b9bd1; --b: #eb9a57; --u: #8fbb73; --x: #ab8ccb; --s0: #73ace6; --s1: #f0a35e; --s2: #8fbb73; } }
+  --f: #6b9bd1; --b: #eb9a57; --w: #dfc04f; --u: #8fbb73; --x: #ab8ccb; --s0: #73ace6; --s1: #f0a35e; --s2: #8fbb73; } }
 svg { font-family: system-ui, sans-serif; font-size: 12px; }
 svg text { fill: var(--ink); } svg text.tick, svg text.unit, svg text.key, svg text.name { fill: var(--soft); }
 svg text.tick, svg text.name { text-anchor: middle; } svg text.tick.y { text-anchor: end; }
@@ -31,7 +33,8 @@ svg text.head { font-weight: 600; } svg rect.back { fill: var(--card); }
 svg .grid { stroke: var(--line); } svg .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 svg .s0 { stroke: var(--s0); } svg .s1 { stroke: var(--s1); } svg .s2 { stroke: var(--s2); }
 svg rect.F { fill: var(--f); } svg rect.B { fill: var(--b); } svg rect.U { fill: var(--u); }
-svg rect.X { fill: var(--x); }
+svg rect.X { fill: var(--x); } svg rect.W { fill: var(--w); }
+svg rect.v1 { fill-opacity: 0.68; } svg rect.v2 { fill-opacity: 0.44; } svg rect.v3 { fill-opacity: 0.28; }
 """
 
 
@@ -97,7 +100,7 @@ def row_chart(rows: Sequence[Row], end_ms: float = 0.0, *, title: str = "") -> s
         x = time.at(tick)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>')
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 15}">{tick_text(tick, time)} ms</text>')
-    parts += _keys(bottom)
+    parts += _keys(rows, bottom)
     for index, row in enumerate(rows):
         parts += _drawn_row(row, top + index * ROW_PX, time)
     return "\n".join([*parts, "</svg>"])
@@ -169,10 +172,13 @@ def _legend(series: Sequence[Series]) -> Iterator[str]:
         yield f'<text class="key" x="{x + 27:.0f}" y="14">{escape(one.name)}</text>'
 
 
-def _keys(bottom: int) -> Iterator[str]:
+def _keys(rows: Sequence[Row], bottom: int) -> Iterator[str]:
     """Say what the colours mean, below the labels."""
     x = 4.0
+    rare = {"W"} - {span.kind for row in rows for span in row.spans}
     for kind, name in NAMES.items():
+        if kind in rare:
+            continue
         yield f'<rect class="{kind}" x="{x}" y="{bottom + 7}" width="9" height="9"/>'
         yield f'<text class="key" x="{x + 13}" y="{bottom + 15}">{name}</text>'
         x += 21 + 6.5 * len(name)
@@ -184,7 +190,8 @@ def _drawn_row(row: Row, y: float, time: Axis) -> Iterator[str]:
         x, end = time.at(span.start_ms), time.at(span.end_ms)
         width = max(SMALLEST_PX, end - x - 0.5)
         text = f"{span.name}: {span.start_ms:.1f} to {span.end_ms:.1f} ms"
+        shade = f" v{min(span.chunk, SHADES)}" if span.chunk else ""
         yield (
-            f'<rect class="{span.kind}" x="{x:.2f}" y="{y + 2:.0f}" width="{width:.2f}" height="{ROW_PX - 4}">'
+            f'<rect class="{span.kind}{shade}" x="{x:.2f}" y="{y + 2:.0f}" width="{width:.2f}" height="{ROW_PX - 4}">'
             f"<title>{escape(text)}</title></rect>"
         )

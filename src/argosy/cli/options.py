@@ -40,17 +40,22 @@ TITLES = {
 
 def print_plans(console: Console, job: Job, fleet: Fleet, plans: Sequence[Plan]) -> None:
     """Print the options as a table, then the chosen one in words."""
-    train = job.train
-    emulated = "   emulated: times marked ~" if plans[0].emulated else ""
-    console.print(
-        f"{job.model}   {train.global_batch_size:,} x {train.sequence_length:,} tokens a step, {train.precision}   "
-        f"fleet {fleet.name}, {counted(fleet.chips, 'chip')}{emulated}\n"
-    )
+    console.print(headline(job, fleet, emulated=plans[0].emulated) + "\n")
     console.print(options_table(job, plans))
     console.print()
     first = course_line(course_of(job, plans[0]))
     for line in (first, *summary_lines(plans, job.objective.goal), *idle_lines(fleet, plans[0])):
         console.print(Text(line, overflow="fold"))
+
+
+def headline(job: Job, fleet: Fleet, *, emulated: bool) -> str:
+    """Say what is asked, of which fleet."""
+    train = job.train
+    mark = "   emulated: times marked ~" if emulated else ""
+    return (
+        f"{job.model}   {train.global_batch_size:,} x {train.sequence_length:,} tokens a step, {train.precision}   "
+        f"fleet {fleet.name}, {counted(fleet.chips, 'chip')}{mark}"
+    )
 
 
 def course_of(job: Job, plan: Plan) -> Course:

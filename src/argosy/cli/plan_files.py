@@ -10,14 +10,17 @@ from argosy.cli.charts import row_chart
 from argosy.cli.files import write_text
 from argosy.contracts.plan import Plan
 from argosy.plan.timeline import Timeline, simulate
-from argosy.plan.trace import shown_replicas, timeline_rows, timeline_trace
+from argosy.plan.trace import excerpt, left_out_text, shown_replicas, timeline_rows, timeline_trace
+
+# A picture of more boxes than these opens slowly, and none of them is wide enough to be seen.
+SPANS_DRAWN_MAX = 20_000
 
 
 def write_step(plan: Plan, trace: Path | None, picture: Path | None) -> None:
     """Write the files that were asked for."""
     if trace is None and picture is None:
         return
-    timeline = simulate(plan)
+    timeline = simulate(plan, listed=shown_replicas(plan))
     if trace is not None:
         write_text(trace, json.dumps(timeline_trace(plan, timeline)))
     if picture is not None:
@@ -27,7 +30,8 @@ def write_step(plan: Plan, trace: Path | None, picture: Path | None) -> None:
 def timeline_svg(plan: Plan, timeline: Timeline) -> str:
     """Draw a timeline as a picture that stands alone; its title says what is emulated and what is left out."""
     mark, emulated = ("~", " (emulated)") if plan.emulated else ("", "")
-    left_out = len(plan.replicas) - shown_replicas(plan)
-    more = f", {left_out} like replicas not shown" if left_out else ""
-    title = f"{plan.model}: one step, {mark}{timeline.step_ms:,.1f} ms{emulated}{more}"
-    return row_chart(timeline_rows(plan, timeline), timeline.step_ms, title=title) + "\n"
+    rows, until_ms = excerpt(timeline_rows(plan, timeline), SPANS_DRAWN_MAX)
+    parts = [f"one step, {mark}{timeline.step_ms:,.1f} ms{emulated}", left_out_text(plan)]
+    parts.append("" if until_ms is None else f"shown until {mark}{until_ms:,.1f} ms")
+    title = f"{plan.model}: {', '.join(filter(None, parts))}"
+    return row_chart(rows, timeline.step_ms if until_ms is None else until_ms, title=title) + "\n"

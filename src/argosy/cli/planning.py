@@ -9,10 +9,12 @@ import time
 from typing import Self
 
 from argosy.cli.inputs import Inputs
-from argosy.cli.jobs import seconds_left, told_of
+from argosy.cli.jobs import load_model, seconds_left, told_of
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
+from argosy.plan.pareto import Front, pareto_front
 from argosy.plan.planner import plan_job
+from argosy.plan.sizes import sized_plans
 
 # Silence before the first word, and between two where nothing can be written over.
 PATIENCE_S, PLAIN_EVERY_S = 2.0, 10.0
@@ -31,6 +33,26 @@ def plan_inputs(inputs: Inputs, shape: ModelShape) -> tuple[Plan, ...]:
             seconds_left=seconds_left(inputs.job, datetime.datetime.now().astimezone()),
             progress=waiting.tell,
         )
+
+
+def plan_model(inputs: Inputs) -> tuple[ModelShape, tuple[Plan, ...]]:
+    """Load the job's model and ask the planner; the first plan is the best."""
+    shape = load_model(inputs.job, inputs.job_source)[0]
+    return shape, plan_inputs(inputs, shape)
+
+
+def front_inputs(inputs: Inputs, shape: ModelShape) -> Front:
+    """Ask the planner for plans in many sizes, and keep those that no other beats."""
+    with told_of(inputs.job_source), Waiting() as waiting:
+        plans = sized_plans(
+            inputs.job,
+            shape,
+            inputs.classes,
+            inputs.fleet.long_links,
+            fleet=inputs.fleet.name,
+            progress=waiting.tell,
+        )
+    return pareto_front(plans)
 
 
 class Waiting:

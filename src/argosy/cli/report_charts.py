@@ -10,7 +10,7 @@ from argosy.cli.tracefile import middle_step, read_traces, step_rows
 from argosy.contracts.rank_trace import HOST
 from argosy.plan.explain import time_text
 from argosy.plan.timeline import simulate
-from argosy.plan.trace import timeline_rows
+from argosy.plan.trace import shown_replicas, timeline_rows
 
 HOST_NOTE = (
     "Measured on the host's clock: on an accelerator it tells when work was launched, not when the device did it."
@@ -43,7 +43,7 @@ def timelines(ended: Ended) -> list[str]:
     """Draw one step as it was measured, where ranks traced it, and as it was predicted."""
     plan = ended.choice.plan
     mark = "~" if plan.emulated else ""
-    timeline = simulate(plan)
+    timeline = simulate(plan, listed=shown_replicas(plan))
     predicted = row_chart(timeline_rows(plan, timeline), timeline.step_ms)
     panels = [page.panel(predicted, f"predicted: {mark}{time_text(timeline.step_ms)}")]
     traces = read_traces(ended.directory / "trace") if ended.traced else []

@@ -74,7 +74,7 @@ def stages(ended: Ended) -> str:
             mark + time_text(stage.forward_ms),
             mark + time_text(stage.backward_ms),
             f"{size_text(stage.memory_gb)} of {size_text(stage.memory_limit_gb)} GB",
-            page.share_cell(busy[r][s]),
+            page.share_cell(busy[r][s % len(busy[r])]),
         )
         for r, replica in enumerate(plan.replicas)
         for s, stage in enumerate(replica.stages)

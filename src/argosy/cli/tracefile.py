@@ -65,7 +65,7 @@ def measured_rows(plan: Plan, traces: Sequence[RankTrace]) -> tuple[Row, ...]:
         Row(
             group=f"{nodes[trace.rank]} ({CLOCKS.get(trace.clock, trace.clock)})",
             label=f"rank {trace.rank}: {stage_label(plan, trace.replica, trace.stage)}",
-            spans=tuple(op_span(op) for op in trace.ops if op.kind != EXCHANGE),
+            spans=tuple(op_span(op, places(plan, trace)) for op in trace.ops if op.kind != EXCHANGE),
         )
         for trace in traces
     ]
@@ -78,8 +78,13 @@ def measured_rows(plan: Plan, traces: Sequence[RankTrace]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def op_span(op: RankOp) -> Span:
-    """Describe an operation; on emulated chips the host's times are in its details."""
+def places(plan: Plan, trace: RankTrace) -> int | None:
+    """Count the places of a rank's pipeline where each runs several stages; else None."""
+    return len(plan.places(plan.replicas[trace.replica])) if plan.virtual_stages > 1 else None
+
+
+def op_span(op: RankOp, places: int | None = None) -> Span:
+    """Describe an operation; on emulated chips the host's times are in its details. places: told of virtual stages."""
     start_ms, end_ms = op.span_ms
     details: dict[str, Any] = {"step": op.step}
     if op.virtual_start_ms is not None:
@@ -89,7 +94,8 @@ def op_span(op: RankOp) -> Span:
         start_ms=start_ms,
         end_ms=end_ms,
         kind=op.kind,
-        name=name or work_name(op.kind, op.microbatch),
+        name=name or work_name(op.kind, op.microbatch, op.stage if places else None),
+        chunk=(op.stage or 0) // places if places else 0,
         details=details,
     )
 

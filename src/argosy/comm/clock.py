@@ -21,8 +21,9 @@ from argosy.network.wires import Queue, find_wire
 
 _PR_SET_TIMERSLACK = 29
 _HEADER_BYTES = 64
-_LAST_START, _LAST_END, _CLOCK = 0, 1, 2
-_FIXED_SLOTS = 3
+# Of a rank's row on the board; then when the last backward of each of its virtual stages began, then all its work.
+_LAST_END, _CLOCK = 0, 1
+_FIXED_SLOTS = 2
 
 
 class Clock(Protocol):
@@ -31,10 +32,10 @@ class Clock(Protocol):
     def start(self) -> None:
         """Set the zero of time; all ranks call it between two barriers."""
 
-    def begin(self, kind: str, microbatch: int, *, last: bool = False) -> None:
-        """Say that a forward (F) or backward (B) of a micro-batch begins; its input has arrived."""
+    def begin(self, kind: str, stage: int, microbatch: int, *, last: bool = False) -> None:
+        """Say that a forward (F) or backward (B) of a stage begins; its input has arrived. last: of its backwards."""
 
-    def end(self, kind: str, microbatch: int) -> None:
+    def end(self, kind: str, stage: int, microbatch: int) -> None:
         """Say that its arithmetic is done; returns when its time has passed."""
 
     def barrier(self) -> None:
@@ -62,10 +63,10 @@ class RealClock:
     def start(self) -> None:
         """Do nothing."""
 
-    def begin(self, kind: str, microbatch: int, *, last: bool = False) -> None:
+    def begin(self, kind: str, stage: int, microbatch: int, *, last: bool = False) -> None:
         """Do nothing."""
 
-    def end(self, kind: str, microbatch: int) -> None:
+    def end(self, kind: str, stage: int, microbatch: int) -> None:
         """Do nothing."""
 
     def barrier(self) -> None:
@@ -96,7 +97,7 @@ def board_bytes(plan: Plan) -> int:
 
 
 def _slots(plan: Plan) -> int:
-    return _FIXED_SLOTS + 2 * max(replica.microbatches for replica in plan.replicas)
+    return _FIXED_SLOTS + plan.virtual_stages * (1 + 2 * max(replica.microbatches for replica in plan.replicas))
 
 
 class Board:
@@ -127,13 +128,14 @@ class EmulatedClock:
         self.seat = seat
         self.board = board
         self.replica = plan.replicas[seat.replica]
-        self.stage = self.replica.stages[seat.stage]
+        self._places = len(plan.places(self.replica))
+        self._update_ms = sum(stage.update_ms for stage in plan.stages_at(self.replica, seat.stage))
         self.clock_ms = 0.0
         self._step = 0
         self._began_ms = 0.0
         self._end_ms = 0.0
         self._exchanges: list[tuple[int, float, float]] = []
-        self._queues: dict[str, Queue] = {}
+        self._free_ms: dict[str, float] = {}
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
     def start(self) -> None:
@@ -153,26 +155,26 @@ class EmulatedClock:
         """Give (unit, start_ms, end_ms) of all exchanges before the last barrier."""
         return self._exchanges
 
-    def begin(self, kind: str, microbatch: int, *, last: bool = False) -> None:
+    def begin(self, kind: str, stage: int, microbatch: int, *, last: bool = False) -> None:
         """Start at the later of the own clock and the input's arrival."""
-        start_ms = max(self.clock_ms, self._arrival_ms(kind, microbatch))
+        start_ms = max(self.clock_ms, self._arrival_ms(kind, stage, microbatch))
+        held = self.replica.stages[stage]
         self._began_ms = start_ms
-        self._end_ms = start_ms + (self.stage.forward_ms if kind == "F" else self.stage.backward_ms)
+        self._end_ms = start_ms + (held.forward_ms if kind == "F" else held.backward_ms)
         if last:
-            self._row[_LAST_START], self._row[_LAST_END] = start_ms, self._end_ms
+            self._row[self._last_slot(stage)], self._row[_LAST_END] = start_ms, self._end_ms
 
-    def end(self, kind: str, microbatch: int) -> None:
+    def end(self, kind: str, stage: int, microbatch: int) -> None:
         """Publish the end and sleep until it."""
         self.clock_ms = self._end_ms
-        self._row[self._slot(kind, microbatch)] = self.clock_ms
+        self._row[self._slot(kind, stage, microbatch)] = self.clock_ms
         self._sleep()
 
     def barrier(self) -> None:
         """Jump to the end of the last exchange and of the norm's all-reduce."""
         rows = self.board.times[self._step % 2]
-        starts = rows[:, _LAST_START]
         ready = [
-            max(self._member(starts, member) + self._delay(member, exchange.unit) for member in exchange.members)
+            max(self._last_ms(rows, member) + self._delay(member, exchange.unit) for member in exchange.members)
             for exchange in self.plan.exchanges
         ]
         served = serve_exchanges(self.plan, ready)
@@ -184,21 +186,22 @@ class EmulatedClock:
     def updated(self) -> None:
         """Let the optimizer's step pass and begin a new step."""
         self._began_ms = self.clock_ms
-        self.clock_ms += self.stage.update_ms
+        self.clock_ms += self._update_ms
         self._row[_CLOCK] = self.clock_ms
         self._sleep()
         self._gather_row = self.board.times[self._step % 2]
         self._step += 1
-        self._queues = {}
+        self._free_ms = {}
 
     def gathered(self) -> None:
         """Wait for the gathers that this rank takes part in."""
         exchanges = gathered(self.plan)
         clocks = self._gather_row[:, _CLOCK]
-        ready = [max(self._member(clocks, member) for member in exchange.members) for exchange in exchanges]
-        mine = (self.seat.replica, self.seat.stage)
+        ready = [max(float(clocks[self._rank(member)]) for member in exchange.members) for exchange in exchanges]
+        stages = range(self.seat.stage, len(self.replica.stages), self._places)
+        mine = {(self.seat.replica, stage) for stage in stages}
         for exchange, served in zip(exchanges, serve_gathers(self.plan, ready), strict=True):
-            if mine in exchange.members:
+            if not mine.isdisjoint(exchange.members):
                 self.clock_ms = max(self.clock_ms, served.end_ms)
         self._sleep()
 
@@ -207,23 +210,34 @@ class EmulatedClock:
         row: np.ndarray[tuple[int], np.dtype[np.float64]] = self.board.times[self._step % 2, self.seat.rank]
         return row
 
-    def _slot(self, kind: str, microbatch: int) -> int:
-        return _FIXED_SLOTS + microbatch + (self.replica.microbatches if kind == "B" else 0)
+    def _slot(self, kind: str, stage: int, microbatch: int) -> int:
+        before = 2 * (stage // self._places) + (kind == "B")
+        return _FIXED_SLOTS + self.plan.virtual_stages + before * self.replica.microbatches + microbatch
 
-    def _arrival_ms(self, kind: str, microbatch: int) -> float:
-        peer = self.seat.stage + (-1 if kind == "F" else 1)
+    def _last_slot(self, stage: int) -> int:
+        return _FIXED_SLOTS + stage // self._places
+
+    def _arrival_ms(self, kind: str, stage: int, microbatch: int) -> float:
+        peer = stage + (-1 if kind == "F" else 1)
         if not 0 <= peer < len(self.replica.stages):
             return 0.0
         rank = self.replica.stages[peer].ranks[self.seat.tp_index]
-        sent_ms = float(self.board.times[self._step % 2, rank, self._slot(kind, microbatch)])
-        send = self.replica.sends[min(peer, self.seat.stage)]
-        if kind not in self._queues:
-            self._queues[kind] = Queue(find_wire(self.plan.wires, send.wire))
-        return self._queues[kind].serve(sent_ms, send.payload_bytes).end_ms
+        sent_ms = float(self.board.times[self._step % 2, rank, self._slot(kind, peer, microbatch)])
+        send = self.replica.sends[min(peer, stage)]
+        # All that comes from a neighbouring place, for whichever virtual stage, comes in the order it was sent.
+        queue = Queue(find_wire(self.plan.wires, send.wire), self._free_ms.get(kind, 0.0))
+        arrival_ms = queue.serve(sent_ms, send.payload_bytes).end_ms
+        self._free_ms[kind] = queue.free_ms
+        return arrival_ms
 
-    def _member(self, column: "np.ndarray[tuple[int], np.dtype[np.float64]]", member: tuple[int, int]) -> float:
+    def _rank(self, member: tuple[int, int]) -> int:
         replica, stage = member
-        return float(column[self.plan.replicas[replica].stages[stage].ranks[0]])
+        return self.plan.replicas[replica].stages[stage].ranks[0]
+
+    def _last_ms(self, rows: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", member: tuple[int, int]) -> float:
+        replica, stage = member
+        places = len(self.plan.places(self.plan.replicas[replica]))
+        return float(rows[self._rank(member), _FIXED_SLOTS + stage // places])
 
     def _delay(self, member: tuple[int, int], unit: int) -> float:
         replica, stage = member

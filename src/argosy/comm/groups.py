@@ -19,7 +19,7 @@ Ranks = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Where one rank sits in its plan."""
+    """Where one rank sits in its plan. stage: its place in the pipeline, which is the first of its virtual stages."""
 
     rank: int
     replica: int
@@ -64,13 +64,14 @@ class Groups:
 
 def make_groups(plan: Plan, seat: Seat, timeout: timedelta) -> Groups:
     """Make the groups a rank belongs to; every member must call this, in any order of ranks."""
-    stages = plan.replicas[seat.replica].stages
-    stage = stages[seat.stage]
-    pipeline = tuple(sorted(each.ranks[seat.tp_index] for each in stages))
+    replica = plan.replicas[seat.replica]
+    stage = replica.stages[seat.stage]
+    pipeline = tuple(sorted(each.ranks[seat.tp_index] for each in plan.places(replica)))
     tensor = tuple(sorted(stage.ranks))
     per_rank = tp_slices(plan) // stage.tp
     mine = range(seat.tp_index * per_rank, (seat.tp_index + 1) * per_rank)
-    exchange = {slice_holders(plan, unit, t) for unit in plan.held_units(stage) for t in mine}
+    units = [unit for each in plan.stages_at(replica, seat.stage) for unit in plan.held_units(each)]
+    exchange = {slice_holders(plan, unit, t) for unit in units for t in mine}
     wanted = [("exchange", ranks) for ranks in exchange if len(ranks) > 1]
     wanted += [("pipeline", pipeline)] + ([("tensor", tensor)] if len(tensor) > 1 else [])
     # Two members of several common groups must make them in the same order, or each waits for the other.

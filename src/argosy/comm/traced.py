@@ -35,15 +35,15 @@ class TracedClock:
         if self._zero_s is None:
             self._zero_s = time.monotonic()
 
-    def begin(self, kind: str, microbatch: int, *, last: bool = False) -> None:
+    def begin(self, kind: str, stage: int, microbatch: int, *, last: bool = False) -> None:
         """Note that work begins; on an emulated chip that may be before its virtual start."""
-        self.inner.begin(kind, microbatch, last=last)
+        self.inner.begin(kind, stage, microbatch, last=last)
         self._began_ms = self._host_ms()
 
-    def end(self, kind: str, microbatch: int) -> None:
+    def end(self, kind: str, stage: int, microbatch: int) -> None:
         """Note the work that ended."""
-        self.inner.end(kind, microbatch)
-        self._note(kind, microbatch=microbatch)
+        self.inner.end(kind, stage, microbatch)
+        self._note(kind, stage=stage, microbatch=microbatch)
 
     def barrier(self) -> None:
         """Note the exchanges that the barrier waited for (rank 0 does, for all)."""
@@ -99,11 +99,12 @@ class TracedClock:
         )
         (folder / f"rank-{self.seat.rank:05d}.json").write_bytes(encode(trace))
 
-    def _note(self, kind: str, microbatch: int | None = None) -> None:
+    def _note(self, kind: str, stage: int | None = None, microbatch: int | None = None) -> None:
         self._keep(
             RankOp(
                 kind=kind,
                 step=self._step,
+                stage=stage,
                 microbatch=microbatch,
                 start_ms=self._began_ms,
                 end_ms=self._host_ms(),

@@ -66,10 +66,15 @@ class CheckpointSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What to optimise: fastest, cheapest, or cheapest that meets a deadline (ISO date or date-time)."""
+    """What to optimise.
+
+    goal: fastest (the shortest step), cheapest (the most tokens for the money) or deadline (the cheapest that ends
+    before `deadline`, an ISO date or date-time). power_kw: the chips in use may not draw more at their rated power.
+    """
 
     goal: str = "fastest"
     deadline: str | None = None
+    power_kw: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

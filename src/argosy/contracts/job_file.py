@@ -25,7 +25,7 @@ from argosy.contracts.job import (
     TrainSpec,
 )
 from argosy.contracts.paths import STEP_MAX
-from argosy.contracts.units import Count, DurationS, Switch, parse_count, parse_duration_s, show
+from argosy.contracts.units import Count, DurationS, PowerKw, Switch, parse_count, parse_duration_s, show
 
 # Far above any real job; keeps products of two counts within 64 bits.
 COUNT_MAX = 10**9
@@ -34,6 +34,17 @@ Positive = Annotated[Count, Field(ge=1, le=COUNT_MAX)]
 Steps = Annotated[Count, Field(ge=0, le=STEP_MAX)]
 Text = Annotated[str, Field(min_length=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+GOALS = ("fastest", "cheapest")
+# What others call the goals; told as a hint, so that every file says it in one way.
+OTHER_GOALS = {
+    "speed": "fastest",
+    "throughput": "fastest",
+    "cost": "cheapest",
+    "price": "cheapest",
+    "tokens_per_dollar": "cheapest",
+    "efficient": "cheapest",
+}
 
 
 def _one_or_many(value: Any) -> Any:
@@ -70,20 +81,26 @@ def _checked_tokenizer(value: Any) -> Any:
     return value
 
 
-def _parsed_objective(value: Any) -> Objective:
-    """Read `fastest`, `cheapest` or `{deadline: 2026-12-24}`."""
-    allowed = "write fastest, cheapest or {deadline: 2026-12-24}"
-    if value in ("fastest", "cheapest"):
-        return Objective(goal=str(value))
-    if not isinstance(value, dict) or list(value) != ["deadline"]:
-        near = nearest(value, ("fastest", "cheapest")) if isinstance(value, str) else ()
-        raise BadInputError(f"got {show(value)}; " + (f"did you mean {near[0]}? " if near else "") + allowed)
+def _objective_keys(value: Any) -> Any:
+    """Let a goal's name stand for the mapping of its keys: `fastest` for `{goal: fastest}`."""
+    if isinstance(value, dict | ObjectiveSection):
+        return value
+    if value in GOALS:
+        return {"goal": value}
+    near = nearest(value, (*GOALS, *OTHER_GOALS)) if isinstance(value, str) else ()
+    hint = f"did you mean {OTHER_GOALS.get(near[0], near[0])}? " if near else ""
+    allowed = "write fastest, cheapest, {deadline: 2026-12-24} or {power: 500kW}"
+    raise BadInputError(f"got {show(value)}; {hint}{allowed}")
+
+
+def _checked_date(value: Any) -> Any:
+    """Refuse what is no ISO date; YAML leaves dates as text."""
     try:
-        datetime.datetime.fromisoformat(str(value["deadline"]))
+        datetime.datetime.fromisoformat(str(value))
     except ValueError as error:
-        text = f"deadline: got {show(value['deadline'])}; write a date such as 2026-12-24 or 2026-12-24T18:00"
+        text = f"got {show(value)}; write a date such as 2026-12-24 or 2026-12-24T18:00"
         raise BadInputError(text) from error
-    return Objective(goal="deadline", deadline=str(value["deadline"]))
+    return str(value)
 
 
 def _parsed_every(value: Any) -> tuple[float | None, int | None]:
@@ -95,6 +112,24 @@ def _parsed_every(value: Any) -> tuple[float | None, int | None]:
     if not (every_s or every_steps):
         raise BadInputError(f"must be more than 0, got {show(value)}")
     return every_s, every_steps
+
+
+class ObjectiveSection(Section):
+    """The keys of `objective:`, of which a bare `fastest` or `cheapest` is the goal."""
+
+    OTHER_NAMES: ClassVar = {
+        "before": "deadline",
+        "until": "deadline",
+        "power_cap": "power",
+        "power_kw": "power",
+        "max_power": "power",
+        "optimise": "goal",
+        "optimize": "goal",
+    }
+
+    goal: Literal["fastest", "cheapest"] | None = None
+    deadline: Annotated[str | None, BeforeValidator(_checked_date)] = None
+    power: PowerKw | None = None
 
 
 class DataSection(Section):
@@ -177,7 +212,7 @@ class JobFile(Section):
     train: TrainSection
     chips: ChipsSection = ChipsSection()
     time_limit: DurationS | None = None
-    objective: Annotated[Any, BeforeValidator(_parsed_objective)] = Objective()
+    objective: Annotated[ObjectiveSection, BeforeValidator(_objective_keys)] = ObjectiveSection()
     checkpoint: CheckpointSection | None = None
     initial_weights: Text | None = None
     export_to: Text | None = None
@@ -216,7 +251,16 @@ def _contradictions(content: JobFile, document: Document) -> list[str]:
         problems.append(document.problem(("train", "microbatch_size"), text))
     if chips.max is not None and chips.max < chips.min:
         problems.append(document.problem(("chips", "max"), f"must be at least min {chips.min}, got {chips.max}"))
+    if content.objective.goal == "fastest" and content.objective.deadline is not None:
+        text = "fastest leaves a deadline nothing to choose; leave goal out for the cheapest plan that is in time"
+        problems.append(document.problem(("objective", "goal"), text))
     return problems
+
+
+def _to_objective(section: ObjectiveSection) -> Objective:
+    """Turn the checked section into the contract; a deadline asks for the cheapest plan that meets it."""
+    goal = "deadline" if section.deadline is not None else section.goal or "fastest"
+    return Objective(goal=goal, deadline=section.deadline, power_kw=section.power)
 
 
 def _to_job(content: JobFile) -> Job:
@@ -231,7 +275,7 @@ def _to_job(content: JobFile) -> Job:
         priority=content.priority,
         chips=ChipsSpec(allow=content.chips.allow, minimum=content.chips.min, maximum=content.chips.max),
         time_limit_s=content.time_limit,
-        objective=content.objective,
+        objective=_to_objective(content.objective),
         checkpoint=None
         if checkpoint is None
         else CheckpointSpec(

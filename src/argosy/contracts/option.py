@@ -17,17 +17,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """One rung of an option's ladder. cost_per_trillion_tokens: None where a price is unknown."""
+    """One rung of an option's ladder.
+
+    efficiency: its throughput over what its parts do on their own. cost_per_trillion_tokens, power_kw: None where a
+    price or a rated power is unknown. emulated: the throughput is that of emulated chips.
+    """
 
     parts: tuple[Part, ...]
     tokens_per_second: float
     efficiency: float
     cost_per_trillion_tokens: float | None = None
+    power_kw: float | None = None
+    emulated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One way to run a job, in several sizes.
+    """One way to run a job, in several sizes, largest first.
 
     valid_until_us: after that the fleet or prices may have changed; None: no end.
     """

@@ -10,8 +10,10 @@ head.
 from dataclasses import dataclass, field
 
 EMBEDDING = -1
-SCHEDULES = ("1f1b", "gpipe")
-"""Orders of forward and backward that are known to the timeline and the trainer."""
+SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
+"""Orders of forward and backward that are known to the timeline."""
+TRAINER_SCHEDULES = ("1f1b", "gpipe", "interleaved")
+"""Those that the trainer runs."""
 GRADIENT_BYTES = 4
 """Of one parameter's gradient as it is summed: fp32, whatever the training precision."""
 
@@ -201,6 +203,10 @@ class Plan:
     def places(self, replica: Replica) -> tuple[Stage, ...]:
         """Give the first stage of each place of a replica: those stages that have ranks of their own."""
         return replica.stages[: len(replica.stages) // self.virtual_stages]
+
+    def stages_at(self, replica: Replica, place: int) -> tuple[Stage, ...]:
+        """List the virtual stages that a place of a replica runs, ascending."""
+        return replica.stages[place :: len(self.places(replica))]
 
     def units(self, stage: Stage) -> tuple[int, ...]:
         """List the units a stage computes, ascending: its layers, the embedding on the first, the head on the last."""

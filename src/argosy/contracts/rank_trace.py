@@ -12,7 +12,7 @@ EMULATED, HOST = "emulated", "host"
 class RankOp:
     """One operation of one rank. kind: F, B, X (exchange of a unit's gradient) or U (update).
 
-    step: counted from 1 since the clock's start. start_ms, end_ms: the host's time since then; virtual ones are
+    stage: of a forward or backward; a rank may run several. step: counted from 1 since the clock's start. start_ms, end_ms: the host's time since then; virtual ones are
     emulated and None on real chips. For X only virtual times are known, so start_ms and end_ms repeat them.
     """
 
@@ -20,6 +20,7 @@ class RankOp:
     step: int
     start_ms: float
     end_ms: float
+    stage: int | None = None
     microbatch: int | None = None
     unit: int | None = None
     virtual_start_ms: float | None = None

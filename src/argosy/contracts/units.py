@@ -39,6 +39,7 @@ BYTES_PER_UNIT = {
     "TiB": 2.0**40,
 }
 GBPS_PER_UNIT = {"M": 1e-3, "G": 1.0, "T": 1e3}
+KW_PER_UNIT = {"W": 1e-3, "kW": 1.0, "KW": 1.0, "MW": 1e3}
 COUNT_PER_SUFFIX = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
@@ -118,6 +119,15 @@ def parse_bytes(value: object) -> float:
     return _number(float(found[1]) * BYTES_PER_UNIT[found[2] or "B"], allowed)
 
 
+def parse_kw(value: object) -> float:
+    """Read a power in kW: `500kW`, `1.2 MW`; a bare number is refused, for fleets count in MW and chips in W."""
+    allowed = "write a power with its unit, such as 500kW or 1.2MW"
+    found = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None or found[2] not in KW_PER_UNIT:
+        raise BadInputError(f"got {show(value)}; {allowed}")
+    return _number(float(found[1]) * KW_PER_UNIT[found[2]], allowed)
+
+
 def parse_count(value: object) -> int:
     """Read a whole number: `12`, `1_000`, `1,000`, `20k`, `1.5M`, `1T`.
 
@@ -162,6 +172,7 @@ def _number(value: object, allowed: str) -> float:
 DurationS = Annotated[float, BeforeValidator(parse_duration_s), Field(gt=0)]
 Gbps = Annotated[float, BeforeValidator(parse_gbps), Field(gt=0)]
 Bytes = Annotated[float, BeforeValidator(parse_bytes)]
+PowerKw = Annotated[float, BeforeValidator(parse_kw), Field(gt=0)]
 Count = Annotated[int, BeforeValidator(parse_count)]
 Switch = Annotated[bool, BeforeValidator(parse_switch)]
 NicsText = Annotated[Nics, BeforeValidator(parse_nics)]

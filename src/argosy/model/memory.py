@@ -21,20 +21,22 @@ TOKEN_ID_BYTES = 8
 class Split:
     """How one micro-batch is laid over ranks.
 
-    microbatch_size: sequences. tp, ep: degrees of tensor and expert parallelism. sequence_parallel: norms and residuals
-    are cut along the sequence inside the TP group (Argosy's trainer doesn't).
+    microbatch_size: sequences. tp, cp, ep: degrees of tensor, context and expert parallelism; CP cuts every sequence, EP
+    ranks have micro-batches of their own. sequence_parallel: norms and residuals are cut along the sequence inside the
+    TP group (Argosy's trainer doesn't).
     """
 
     microbatch_size: int
     sequence_length: int
     tp: int = 1
+    cp: int = 1
     ep: int = 1
     sequence_parallel: bool = False
 
     @property
     def tokens(self) -> int:
-        """Tokens of one micro-batch."""
-        return self.microbatch_size * self.sequence_length
+        """Tokens of one micro-batch on one CP rank."""
+        return self.microbatch_size * _ceil(self.sequence_length, self.cp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +59,15 @@ def rank_parameters(shape: ModelShape, unit: int, tp: int = 1, ep: int = 1) -> i
 
     A weight that TP can't cut further (norms, routers, keys where there are fewer heads than ranks) is whole on each.
     """
+    return sum(rank_parameters_apart(shape, unit, tp, ep))
+
+
+def rank_parameters_apart(shape: ModelShape, unit: int, tp: int = 1, ep: int = 1) -> tuple[int, int]:
+    """Count a unit's parameters on the fullest rank, those that every EP rank has and those of its own experts apart."""
     _check_degrees(tp, ep)
-    return sum(_on_rank(weight, tp, ep) for weight in unit_weights(shape, unit))
+    weights = unit_weights(shape, unit)
+    everywhere = sum(_on_rank(weight, tp, ep) for weight in weights if weight.kind != "experts")
+    return everywhere, sum(_on_rank(weight, tp, ep) for weight in weights if weight.kind == "experts")
 
 
 def _on_rank(weight: Weight, tp: int, ep: int) -> int:
@@ -77,38 +86,66 @@ def _check_degrees(tp: int, ep: int) -> None:
 
 
 def state_bytes(
-    shape: ModelShape, unit: int, numerics: Numerics, *, tp: int = 1, ep: int = 1, optimizer_shards: int = 1
+    shape: ModelShape,
+    unit: int,
+    numerics: Numerics,
+    *,
+    tp: int = 1,
+    ep: int = 1,
+    optimizer_shards: int = 1,
+    gradient_shards: int = 1,
+    weight_shards: int = 1,
 ) -> StateBytes:
     """Give the bytes of weights, gradients, buffers and AdamW state of a unit on one rank.
 
-    optimizer_shards: over how many ranks that hold the same weights the optimizer is sharded (ZeRO-1); 1 when not.
+    Shards: over how many ranks that hold the same weights something is cut (ZeRO-1: the optimizer, 2: gradients too, 3:
+    weights too); 1 when not. They count the holders of what every EP rank has; one EP rank's experts have 1/ep of them.
     A tied head has its norm alone; where it stands on another stage than the embedding, that stage holds a copy of the
     embedding: add `copied_embedding_bytes`.
     """
-    return _state(rank_parameters(shape, unit, tp, ep), numerics, optimizer_shards)
+    shards = (optimizer_shards, gradient_shards, weight_shards)
+    everywhere, experts = rank_parameters_apart(shape, unit, tp, ep)
+    states = _state(everywhere, numerics, *shards), _state(experts, numerics, *(_ceil(n, ep) for n in shards))
+    return StateBytes(
+        weights=sum(state.weights for state in states),
+        gradients=sum(state.gradients for state in states),
+        buffers=sum(state.buffers for state in states),
+        optimizer=sum(state.optimizer for state in states),
+    )
 
 
 def copied_embedding_bytes(
-    shape: ModelShape, numerics: Numerics, *, tp: int = 1, optimizer_shards: int = 1
+    shape: ModelShape,
+    numerics: Numerics,
+    *,
+    tp: int = 1,
+    optimizer_shards: int = 1,
+    gradient_shards: int = 1,
+    weight_shards: int = 1,
 ) -> StateBytes:
     """Give the bytes of the copy of a tied embedding that a last stage holds which is not also the first."""
     table = next(weight for weight in unit_weights(shape, -1) if weight.name == "embedding")
-    return _state(_on_rank(table, tp, 1) if shape.tied_embeddings else 0, numerics, optimizer_shards)
+    parameters = _on_rank(table, tp, 1) if shape.tied_embeddings else 0
+    return _state(parameters, numerics, optimizer_shards, gradient_shards, weight_shards)
 
 
-def _state(parameters: int, numerics: Numerics, shards: int) -> StateBytes:
-    if shards < 1:
-        raise BadInputError(f"optimizer_shards: got {shards}; expected 1 or more")
-    gathered = parameters * numerics.gather_bytes if shards > 1 else 0
+def _state(
+    parameters: int, numerics: Numerics, optimizer_shards: int, gradient_shards: int, weight_shards: int
+) -> StateBytes:
+    names = ("optimizer_shards", "gradient_shards", "weight_shards")
+    for name, shards in zip(names, (optimizer_shards, gradient_shards, weight_shards), strict=True):
+        if shards < 1:
+            raise BadInputError(f"{name}: got {shards}; expected 1 or more")
+    gathered = parameters * numerics.gather_bytes if optimizer_shards > 1 else 0
     return StateBytes(
-        weights=parameters * numerics.weight_bytes,
-        gradients=parameters * numerics.gradient_bytes,
+        weights=_ceil(parameters * numerics.weight_bytes, weight_shards),
+        gradients=_ceil(parameters * numerics.gradient_bytes, gradient_shards),
         # A sharded exchange has a whole buffer to gather into and one of a shard's size to reduce into.
         buffers=parameters * numerics.buffer_bytes
         + gathered
-        + _ceil(gathered, shards)
-        + _ceil(parameters * numerics.update_bytes, shards),
-        optimizer=_ceil(parameters * numerics.optimizer_bytes, shards),
+        + _ceil(gathered, optimizer_shards)
+        + _ceil(parameters * numerics.update_bytes, optimizer_shards),
+        optimizer=_ceil(parameters * numerics.optimizer_bytes, optimizer_shards),
     )
 
 

@@ -5,6 +5,7 @@ know how a pipeline orders its work.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Plan, Stage
@@ -14,15 +15,15 @@ from argosy.network.wires import Served, Transfer, schedule
 def gradient_delay_ms(plan: Plan, stage: Stage, unit: int) -> float:
     """Time from the start of the last micro-batch's backward to the moment that a unit's gradient is whole.
 
-    Backward runs the units from last to first, each for its share. A tied embedding on a last stage that is not the
-    first too is ready with the head.
+    Backward runs the units from last to first, each for its share; a zero-bubble schedule does so in the part that it
+    runs apart for the weights. A tied embedding on a last stage that is not the first too is ready with the head.
     """
     if unit not in plan.held_units(stage):
         raise BadInputError(f"unit {unit} is not on the stage of layers {stage.first_layer}..{stage.end_layer}")
     units = plan.units(stage)
     computed = unit if unit in units else plan.num_layers
     done = sum(share for u, share in zip(units, stage.backward_shares, strict=True) if u >= computed)
-    return stage.backward_ms * done
+    return stage.backward_ms * (stage.weight_share if plan.schedule == "zero-bubble" else 1.0) * done
 
 
 def serve_exchanges(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
@@ -31,10 +32,11 @@ def serve_exchanges(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]
     A shared wire has one queue, a private wire one per set of members; ties go to the higher unit, whose gradient comes
     first.
     """
-    return schedule(
+    served = schedule(
         [transfer(e, ready, e.wire_bytes, -e.unit) for e, ready in zip(plan.exchanges, ready_ms, strict=True)],
         plan.wires,
     )
+    return with_inside(plan.exchanges, served)
 
 
 def serve_gathers(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
@@ -42,9 +44,18 @@ def serve_gathers(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
 
     Ties go to the lower unit, which the next forward needs first.
     """
-    return schedule(
+    served = schedule(
         [transfer(e, ready, e.gather_bytes, e.unit) for e, ready in zip(gathered(plan), ready_ms, strict=True)],
         plan.wires,
+    )
+    return with_inside(gathered(plan), served)
+
+
+def with_inside(exchanges: Sequence[Exchange], served: Sequence[Served]) -> tuple[Served, ...]:
+    """Let exchanges across sites end after their phases inside them, which keep no wire busy."""
+    return tuple(
+        replace(one, end_ms=one.end_ms + exchange.inside_ms) if exchange.inside_ms else one
+        for exchange, one in zip(exchanges, served, strict=True)
     )
 
 

@@ -40,7 +40,7 @@ def check_replica(plan: Plan, replica: Replica, where: str) -> None:
         )
     if replica.microbatch_size < 1:
         raise BadInputError(f"{where}: microbatch_size {replica.microbatch_size}; it needs at least 1")
-    check_schedule(plan.schedule, len(stages), replica.microbatches)
+    check_places(plan, replica, where)
     expected = 0
     for index, stage in enumerate(stages):
         if stage.first_layer != expected or stage.end_layer <= stage.first_layer:
@@ -57,11 +57,29 @@ def check_replica(plan: Plan, replica: Replica, where: str) -> None:
         find_wire(plan.wires, send.wire)
 
 
+def check_places(plan: Plan, replica: Replica, where: str) -> None:
+    """Check what the stages of one place share, and that the schedule can run on these places."""
+    count, virtual = len(replica.stages), plan.virtual_stages
+    if virtual < 1 or count % virtual:
+        raise BadInputError(f"{where}: {count} stages can't be {virtual} virtual stages a place; it must divide them")
+    places = count // virtual
+    check_schedule(plan.schedule, places, replica.microbatches, virtual)
+    for index, stage in enumerate(replica.stages):
+        first = replica.stages[index % places]
+        if (stage.chip_class, stage.tp, stage.cp, stage.ep) != (first.chip_class, first.tp, first.cp, first.ep):
+            raise BadInputError(
+                f"{where}, stage {index}: on {stage.width} of {stage.chip_class}, stage {index % places} of the same "
+                f"place on {first.width} of {first.chip_class}; virtual stages of a place share class, TP, CP and EP"
+            )
+
+
 def check_stage(plan: Plan, stage: Stage, where: str) -> None:
     """Check one stage's times and shares."""
     times = (stage.forward_ms, stage.backward_ms, stage.update_ms)
     if any(not math.isfinite(time) or time < 0 for time in times):
         raise BadInputError(f"{where}: forward, backward, update take {times} ms; times are finite and not negative")
+    if not 0 <= stage.weight_share <= 1:
+        raise BadInputError(f"{where}: weight_share {stage.weight_share}; it is a part of backward, from 0 to 1")
     units = plan.units(stage)
     if len(stage.backward_shares) != len(units) or abs(sum(stage.backward_shares) - 1) > SHARES_TOLERANCE:
         raise BadInputError(

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.contracts.fleet import ChipClass, LongLink
-from argosy.contracts.plan import GRADIENT_BYTES, Exchange, Plan, Replica, Stage, Wire
-from argosy.model.counts import unit_parameters
-from argosy.plan.cost import Setting, update_ms
+from argosy.contracts.plan import Exchange, Plan, Replica, Stage, Wire
+from argosy.plan.cost import gradient_bytes, update_ms
 from argosy.plan.links import Holder, ring_bytes, ring_hops, ring_wire
 from argosy.plan.schedules import choose_schedule
+from argosy.plan.setting import Setting, Way
 from argosy.plan.shares import Kind, deal
 from argosy.plan.templates import Template, crossing_streams, rejoined, timed_stages
 
@@ -180,7 +180,7 @@ def stage_update_ms(setting: Setting, plan: Plan, place: ChipClass, stage: Stage
     key = ("update", place.name, stage.first_layer, stage.end_layer, stage.tp, shards)
     if key not in setting.tables:
         kinds = tuple(setting.kind(unit) for unit in plan.held_units(stage))
-        setting.tables[key] = update_ms(setting, place, kinds, stage.tp, shards)
+        setting.tables[key] = update_ms(setting, place, kinds, Way(tp=stage.tp, cp=stage.cp, ep=stage.ep), shards)
     time_ms: float = setting.tables[key]
     return time_ms
 
@@ -199,7 +199,7 @@ def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tup
             rings[spots] = make_ring(draft, spots, owners)
         ring = rings[spots]
         if ring is not None:
-            exchanges.append(ring.exchange(unit, unit_bytes(draft.setting, unit), draft.zero_stage))
+            exchanges.append(ring.exchange(unit, sum(gradient_bytes(draft.setting, unit)), draft.zero_stage))
     return tuple(exchanges), [ring.wire for ring in rings.values() if ring is not None]
 
 
@@ -241,16 +241,6 @@ def make_ring(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[i
         sites=len({holder.chip_class.site for holder in holders}),
         members=tuple((r, s) for r, owner in enumerate(owners) for s in spots[owner]),
     )
-
-
-def unit_bytes(setting: Setting, unit: int) -> float:
-    """Give the bytes of a unit's gradients, worked out once for like layers."""
-    like = setting.kind(unit)
-    key = ("gradients", like)
-    if key not in setting.tables:
-        setting.tables[key] = float(unit_parameters(setting.shape, like) * GRADIENT_BYTES)
-    amount: float = setting.tables[key]
-    return amount
 
 
 def holding_stages(plan: Plan, group: Group) -> Mapping[int, list[int]]:

@@ -14,6 +14,11 @@ LINES_MAX = 8
 HOLDUPS_MAX = 4
 LAYERS_LISTED_MAX = 10
 LINE_WIDTH = 110
+SHARDED = {
+    1: "optimizer state sharded (ZeRO-1)",
+    2: "optimizer state and gradients sharded (ZeRO-2)",
+    3: "optimizer state, gradients and weights sharded (ZeRO-3)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +106,9 @@ def summary_lines(plans: Sequence[Plan], goal: str) -> list[str]:
     """Say how the chosen plan is split, what it is held against and what holds it back, and the next best."""
     chosen, told = plans[0], predicted(plans[0])
     count = len(chosen.replicas)
-    zero = ", optimizer state sharded (ZeRO-1)" if chosen.zero_stage else ""
-    lines = [f"{goal}, {count:,} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{zero}:"]
+    virtual = f" of {chosen.virtual_stages} virtual stages a chip" if chosen.virtual_stages > 1 else ""
+    zero = f", {SHARDED[chosen.zero_stage]}" if chosen.zero_stage else ""
+    lines = [f"{goal}, {count:,} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{virtual}{zero}:"]
     lines += replica_lines(chosen)
     held = [f"{holdup.what} ({marked(share_text(holdup.share), chosen.emulated)})" for holdup in told.holdups]
     lines.append(f"bound: {told.bound_name}; this plan reaches {marked(share_text(told.efficiency), chosen.emulated)}.")
@@ -143,14 +149,17 @@ def aligned(text: Sequence[str], widths: Sequence[int]) -> list[str]:
 def mixed_lines(text: Sequence[str], replica: Replica, width: int) -> list[str]:
     """Write replicas that run through several classes: what they share, then a line for each run of stages."""
     stages = replica.stages
-    head = f"  {text[0].rjust(width)}   TP {stages[0].tp}, {len(stages)} stages, {text[3]}"
-    lines = [head]
+    ways = {way_text(stage) for stage in stages}
+    same = f"{ways.pop()}, " if len(ways) == 1 else ""
+    lines = [f"  {text[0].rjust(width)}   {same}{len(stages)} stages, {text[3]}"]
     for first, end in class_runs(replica):
         run = stages[first:end]
         which = f"stages {first + 1}-{end}" if end - first > 1 else f"stage {end}"
         cut = layers_text(run)
-        recompute = ", full recompute" if any(stage.recompute == "full" for stage in run) else ""
-        lines.append(f"{' ' * (width + 5)}{run[0].chip_class} {which}: {cut}{recompute}, {fullest_text(run)}")
+        way = "" if same else f"{way_text(run[0])}, "
+        lines.append(
+            f"{' ' * (width + 5)}{run[0].chip_class} {which}: {way}{cut}{recompute_text(run)}, {fullest_text(run)}"
+        )
     return lines
 
 
@@ -183,16 +192,42 @@ def replica_texts(alike: Sequence[Replica]) -> tuple[str, ...]:
     """Describe replicas of like stages: how many, their chips, how they are cut, micro-batches, memory."""
     stages, size = alike[0].stages, alike[0].microbatch_size
     staged = f"{len(stages)} stage{'s' if len(stages) > 1 else ''} of {layers_text(stages)}"
-    recompute = ", full recompute" if any(stage.recompute == "full" for stage in stages) else ""
     fewest, most = (pick(replica.microbatches for replica in alike) for pick in (min, max))
     counted = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return (
         f"{len(alike):,} x",
         " + ".join(dict.fromkeys(stage.chip_class for stage in stages)),
-        f"TP {stages[0].tp}, {staged}{recompute}",
+        f"{way_text(stages[0])}, {staged}{recompute_text(stages)}",
         f"{counted} micro-batch{'es' if most > 1 else ''}" + (f" of {size}" if size > 1 else ""),
         fullest_text(stages),
     )
+
+
+def way_text(stage: Stage) -> str:
+    """Say how a micro-batch is laid over a stage's chips: `TP 8`, with `CP 2` and `EP 4` where there are such."""
+    more = [f"{name} {degree}" for name, degree in (("CP", stage.cp), ("EP", stage.ep)) if degree > 1]
+    return ", ".join([f"TP {stage.tp}", *more])
+
+
+def recompute_text(stages: Sequence[Stage]) -> str:
+    """Say what is computed again in backward, empty if nothing is: `, full recompute of 3 to 4 layers a stage`."""
+    held = [stage.end_layer - stage.first_layer for stage in stages]
+    again = [recomputed_layers(stage) for stage in stages]
+    if not any(again):
+        return ""
+    kinds = " and ".join(dict.fromkeys(stage.recompute for stage in stages if recomputed_layers(stage)))
+    if again == held:
+        return f", {kinds} recompute"
+    few, many = min(again), max(again)
+    return f", {kinds} recompute of {few if few == many else f'{few} to {many}'} layers a stage"
+
+
+def recomputed_layers(stage: Stage) -> int:
+    """Count the layers of a stage whose activations are computed again."""
+    layers = stage.end_layer - stage.first_layer
+    if stage.recompute == "none":
+        return 0
+    return layers if stage.recompute_layers is None else min(layers, stage.recompute_layers)
 
 
 def crossing_text(plan: Plan) -> str:
@@ -219,8 +254,8 @@ def plan_chips(plan: Plan) -> dict[str, int]:
     """Count the chips in use of each class."""
     counts: dict[str, int] = {}
     for replica in plan.replicas:
-        for stage in replica.stages:
-            counts[stage.chip_class] = counts.get(stage.chip_class, 0) + stage.tp
+        for stage in plan.places(replica):
+            counts[stage.chip_class] = counts.get(stage.chip_class, 0) + stage.width
     return counts
 
 

@@ -7,55 +7,92 @@ from dataclasses import dataclass
 
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import EMBEDDING
-from argosy.model.memory import activation_bytes, copied_embedding_bytes, state_bytes, workspace_bytes
-from argosy.plan.cost import Setting
+from argosy.model.memory import (
+    activation_bytes,
+    boundary_bytes,
+    copied_embedding_bytes,
+    rank_parameters,
+    state_bytes,
+    workspace_bytes,
+)
+from argosy.plan.schedules import held_microbatches
+from argosy.plan.setting import Setting, Way
 
 GB = 1e9
-# What the allocator wastes in gaps, a part of what is asked for; what the runtime holds on a real chip.
+# What the allocator wastes in gaps, a part of what is asked for; what the runtime holds on a real chip, the collective
+# library's buffers among it.
 FRAGMENTATION = 0.04
 RUNTIME_GB = 1.0
+# With ZeRO-3, units whose weights are whole at a time: the one at work and the next.
+GATHERED_UNITS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """How a stage holds its units.
 
-    held: micro-batches in flight. shards: ranks that share the optimizer's state (ZeRO-1).
+    held: micro-batches in flight (`schedules.held_microbatches`). Shards: ranks that share the optimizer's state
+    (ZeRO-1), gradients (2) and weights (3) of what every EP rank holds; experts have 1/ep of them.
     """
 
-    tp: int
-    microbatch_size: int
-    recompute: str
+    way: Way
     held: int
-    shards: int = 1
+    optimizer_shards: int = 1
+    gradient_shards: int = 1
+    weight_shards: int = 1
+
+    @property
+    def shards(self) -> tuple[int, int, int]:
+        """All three."""
+        return self.optimizer_shards, self.gradient_shards, self.weight_shards
+
+
+def place_holding(
+    way: Way, schedule: str, place: int, places: int, microbatches: int, virtual_stages: int = 1, **shards: int
+) -> Holding:
+    """Say how a place of a pipeline holds its units under a schedule. shards: those of a Holding, by name."""
+    held = held_microbatches(schedule, place, places, microbatches, virtual_stages)
+    return Holding(way=way, held=held, **shards)
 
 
 def unit_gb(setting: Setting, unit: int, holding: Holding) -> float:
     """Give what a unit keeps through a step: weights, gradients, buffers, optimizer, activations; 10^9 bytes."""
-    state_key = ("state", unit, holding.tp, holding.shards)
+    way = holding.way
+    state_key = ("state", unit, way.tp, way.ep, holding.shards)
     if state_key not in setting.tables:
-        state = state_bytes(setting.shape, unit, setting.numerics, tp=holding.tp, optimizer_shards=holding.shards)
-        setting.tables[state_key] = state.total
-    key = ("activation", unit, holding.tp, holding.microbatch_size, holding.recompute)
+        setting.tables[state_key] = state_bytes(
+            setting.shape,
+            unit,
+            setting.numerics,
+            tp=way.tp,
+            ep=way.ep,
+            optimizer_shards=holding.optimizer_shards,
+            gradient_shards=holding.gradient_shards,
+            weight_shards=holding.weight_shards,
+        ).total
+    key = ("activation", unit, way)
     if key not in setting.tables:
-        split = setting.split(holding.microbatch_size, holding.tp)
-        setting.tables[key] = activation_bytes(setting.shape, unit, setting.numerics, split, holding.recompute)
+        split = setting.split(way)
+        setting.tables[key] = activation_bytes(setting.shape, unit, setting.numerics, split, way.recompute)
     return with_gaps(setting.tables[state_key] + holding.held * setting.tables[key])
 
 
 def workspace_gb(setting: Setting, unit: int, holding: Holding) -> float:
     """Give what a unit needs besides while it runs backward; 10^9 bytes."""
-    key = ("workspace", unit, holding.tp, holding.microbatch_size, holding.recompute)
+    way = holding.way
+    key = ("workspace", unit, way, holding.weight_shards > 1)
     if key not in setting.tables:
-        split = setting.split(holding.microbatch_size, holding.tp)
-        work_bytes = workspace_bytes(setting.shape, unit, setting.numerics, split, holding.recompute)
+        work_bytes = workspace_bytes(setting.shape, unit, setting.numerics, setting.split(way), way.recompute)
+        if holding.weight_shards > 1:
+            whole = rank_parameters(setting.shape, unit, way.tp, way.ep)
+            work_bytes += GATHERED_UNITS * whole * setting.numerics.compute_bytes
         setting.tables[key] = with_gaps(work_bytes)
     amount: float = setting.tables[key]
     return amount
 
 
 def ends_gb(setting: Setting, chip_class: ChipClass, first: bool, last: bool, holding: Holding) -> float:
-    """Give what a stage holds besides its layers: embedding, head, workspace, the runtime; 10^9 bytes."""
+    """Give what a stage holds besides its layers: embedding, head, workspace, messages, the runtime; 10^9 bytes."""
     total = 0.0 if chip_class.emulated else RUNTIME_GB
     work = max(workspace_gb(setting, layer, holding) for layer in set(setting.kinds))
     if first:
@@ -65,9 +102,22 @@ def ends_gb(setting: Setting, chip_class: ChipClass, first: bool, last: bool, ho
         total += unit_gb(setting, head, holding)
         work = max(work, workspace_gb(setting, head, holding))
     if last and not first:
-        copied = copied_embedding_bytes(setting.shape, setting.numerics, tp=holding.tp, optimizer_shards=holding.shards)
+        copied = copied_embedding_bytes(
+            setting.shape,
+            setting.numerics,
+            tp=holding.way.tp,
+            optimizer_shards=holding.optimizer_shards,
+            gradient_shards=holding.gradient_shards,
+            weight_shards=holding.weight_shards,
+        )
         total += with_gaps(copied.total)
-    return total + work
+    return total + work + messages_gb(setting, first, last, holding)
+
+
+def messages_gb(setting: Setting, first: bool, last: bool, holding: Holding) -> float:
+    """Give what a stage's neighbours have on the way to it: a micro-batch's activations each way; 10^9 bytes."""
+    one = boundary_bytes(setting.shape, setting.numerics, setting.split(holding.way))
+    return with_gaps(one * ((not first) + (not last)))
 
 
 def with_gaps(amount_bytes: float) -> float:

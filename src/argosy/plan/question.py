@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from argosy.contracts.fleet import LongLink
 from argosy.contracts.job import Job
 from argosy.model.shape import ModelShape
-from argosy.plan.cost import Setting
 from argosy.plan.drafts import Draft
 from argosy.plan.search import MICROBATCH_SIZES, RECOMPUTES, Search
+from argosy.plan.setting import Setting
 
 
 def make_search(job: Job, shape: ModelShape, long_links: Sequence[LongLink], fleet: str) -> Search:

@@ -14,11 +14,11 @@ import numpy as np
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import EMBEDDING, Send, Stage, Wire
 from argosy.network.wires import send_ms
-from argosy.plan.cost import Setting, UnitCost, payload_bytes, unit_cost
+from argosy.plan.cost import UnitCost, payload_bytes, unit_cost
 from argosy.plan.links import Holder, boundary_wire
-from argosy.plan.memory import Holding, ends_gb, unit_gb
+from argosy.plan.memory import Holding, ends_gb, place_holding, unit_gb
 from argosy.plan.partition import StageCosts, fullest, partition
-from argosy.plan.schedules import held_microbatches
+from argosy.plan.setting import Setting, Way
 
 Streams = Mapping[frozenset[str], int]
 """How many ranks send over the link between two sites at once, by the pair of sites."""
@@ -63,15 +63,15 @@ class Layout:
         runs = tuple((chip_class.name, stages) for chip_class, stages in self.runs)
         return runs, self.tp, self.microbatch_size, self.recompute, self.schedule, held, self.shards
 
+    @property
+    def way(self) -> Way:
+        """How one micro-batch is laid over a stage."""
+        return Way(tp=self.tp, microbatch_size=self.microbatch_size, recompute=self.recompute)
+
     def holding(self, stage: int) -> Holding:
         """How one stage holds its units."""
-        held = held_microbatches(self.schedule, stage, self.depth, self.microbatches)
-        return Holding(
-            tp=self.tp,
-            microbatch_size=self.microbatch_size,
-            recompute=self.recompute,
-            held=held,
-            shards=self.shards,
+        return place_holding(
+            self.way, self.schedule, stage, self.depth, self.microbatches, optimizer_shards=self.shards
         )
 
 
@@ -99,7 +99,7 @@ def make_template(setting: Setting, layout: Layout, links: Sequence[LongLink]) -
         return None
     stages = timed_stages(setting, layout, ends)
     wires = boundary_wires(layout, links, crossing_streams([layout]))
-    return joined(layout, stages, wires, payload_bytes(setting, layout.microbatch_size, layout.tp))
+    return joined(layout, stages, wires, payload_bytes(setting, layout.way))
 
 
 def joined(layout: Layout, stages: tuple[Stage, ...], wires: tuple[Wire, ...], sent_bytes: float) -> Template:
@@ -157,11 +157,10 @@ def stage_costs(setting: Setting, layout: Layout) -> list[StageCosts]:
 def cost_of_stage(setting: Setting, layout: Layout, index: int, places: Sequence[ChipClass]) -> StageCosts:
     """Tabulate what layers cost on one of a layout's stages, once for all that hold their layers alike."""
     first, last = index == 0, index == len(places) - 1
-    held = held_microbatches(layout.schedule, index, len(places), layout.microbatches)
-    how = (layout.tp, layout.microbatch_size, layout.recompute, layout.shards)
-    key = ("costs", places[index].name, held, how, first, last)
+    holding = layout.holding(index)
+    key = ("costs", places[index].name, holding, first, last)
     if key not in setting.tables:
-        setting.tables[key] = stage_cost(setting, layout, places[index], layout.holding(index), first, last)
+        setting.tables[key] = stage_cost(setting, layout, places[index], holding, first, last)
     costs: StageCosts = setting.tables[key]
     return costs
 
@@ -185,16 +184,9 @@ def stage_cost(
 
 def cost_at(setting: Setting, layout: Layout, place: ChipClass, unit: int) -> UnitCost:
     """Time a unit at a place of a layout."""
-    key = (place.name, unit, layout.tp, layout.microbatch_size, layout.recompute)
+    key = (place.name, unit, layout.way)
     if key not in setting.tables:
-        setting.tables[key] = unit_cost(
-            setting,
-            place,
-            unit,
-            tp=layout.tp,
-            microbatch_size=layout.microbatch_size,
-            recompute=layout.recompute,
-        )
+        setting.tables[key] = unit_cost(setting, place, unit, layout.way)
     cost: UnitCost = setting.tables[key]
     return cost
 
@@ -248,6 +240,7 @@ def made_stages(setting: Setting, layout: Layout, ends: Sequence[int]) -> tuple[
                 forward_ms=sum(cost.forward_ms for cost in costs),
                 backward_ms=backward_ms,
                 backward_shares=tuple(cost.backward_ms / backward_ms for cost in costs),
+                weight_share=sum(cost.weight_ms for cost in costs) / backward_ms,
                 tp=layout.tp,
                 recompute=layout.recompute,
                 memory_gb=memory,

@@ -9,25 +9,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from argosy.contracts.plan import Plan
+from argosy.contracts.plan import Plan, Replica, Stage
 from argosy.plan.timeline import Moved, Op, Timeline
 
 US_PER_MS = 1000.0
 EXCHANGE = "X"
-NAMES = {"F": "forward", "B": "backward", "U": "update", EXCHANGE: "exchange"}
+NAMES = {"F": "forward", "B": "backward", "W": "weights", "U": "update", EXCHANGE: "exchange"}
 WIRES = "wires"
-# More rows than these are not read; alike replicas look alike anyway.
+# More rows than these are not read; like replicas look alike anyway.
 ROWS_MAX = 64
+# More spans than these a browser hardly opens.
+SPANS_MAX = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One piece of work or one transfer. kind: of NAMES. details: what a trace tells of it besides."""
+    """One piece of work or one transfer.
+
+    kind: of NAMES. chunk: which of a place's virtual stages worked, from 0. details: what a trace tells of it besides.
+    """
 
     start_ms: float
     end_ms: float
     kind: str
     name: str
+    chunk: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -42,46 +48,85 @@ class Row:
 
 
 def timeline_rows(plan: Plan, timeline: Timeline) -> tuple[Row, ...]:
-    """Lay out a timeline: a row a stage, grouped by replica, and a row a wire that carries exchanges.
+    """Lay out a timeline: a row a place, grouped by replica, and a row a wire that carries exchanges.
 
-    Replicas beyond ROWS_MAX stages are left out; `shown_replicas` counts the others.
+    Where all would be more than ROWS_MAX rows, one replica of each kind stands for the others (`shown_replicas`).
     """
+    spans: dict[tuple[int, int], list[Span]] = {}
+    for op in timeline.ops:
+        places = len(plan.places(plan.replicas[op.replica]))
+        spans.setdefault((op.replica, op.stage % places), []).append(op_span(plan, op, places))
     rows = [
-        Row(
-            group=f"replica {r}",
-            label=stage_label(plan, r, s),
-            spans=tuple(op_span(op) for op in timeline.ops if (op.replica, op.stage) == (r, s)),
-        )
-        for r, replica in enumerate(plan.replicas[: shown_replicas(plan)])
-        for s in range(len(replica.stages))
+        Row(group=f"replica {r}", label=stage_label(plan, r, place), spans=tuple(spans.get((r, place), ())))
+        for r in shown_replicas(plan)
+        for place in range(len(plan.places(plan.replicas[r])))
     ]
     for wire in dict.fromkeys(item.wire for item in timeline.moved):
-        spans = tuple(moved_span(item) for item in timeline.moved if item.wire == wire)
-        rows.append(Row(group=WIRES, label=wire, spans=spans, overlaps=True))
+        moved = tuple(moved_span(item) for item in timeline.moved if item.wire == wire)
+        rows.append(Row(group=WIRES, label=wire, spans=moved, overlaps=True))
     return tuple(rows)
 
 
-def shown_replicas(plan: Plan) -> int:
-    """Count the replicas that fit into ROWS_MAX rows, at least one."""
-    rows = 0
-    for index, replica in enumerate(plan.replicas):
-        rows += len(replica.stages)
-        if rows > ROWS_MAX:
-            return max(1, index)
-    return len(plan.replicas)
+def shown_replicas(plan: Plan) -> tuple[int, ...]:
+    """Choose the replicas to lay out: all if they fit into ROWS_MAX rows, else one of each kind while they fit."""
+    rows = [len(plan.places(replica)) for replica in plan.replicas]
+    if sum(rows) <= ROWS_MAX:
+        return tuple(range(len(rows)))
+    firsts = {kind_of(replica): index for index, replica in reversed(list(enumerate(plan.replicas)))}
+    shown: list[int] = []
+    left = ROWS_MAX
+    for index in sorted(firsts.values()):
+        if rows[index] <= left or not shown:
+            shown.append(index)
+            left -= rows[index]
+    return tuple(shown)
+
+
+def kind_of(replica: Replica) -> object:
+    """Give what two replicas must share to look alike."""
+    return replica.microbatches, replica.sends, tuple(replace(stage, ranks=()) for stage in replica.stages)
+
+
+def left_out_text(plan: Plan) -> str:
+    """Say which replicas are not laid out; empty when all are."""
+    shown = shown_replicas(plan)
+    count = len(plan.replicas) - len(shown)
+    if not count:
+        return ""
+    kinds = len({kind_of(replica) for replica in plan.replicas})
+    return f"{count:,} {'like ' if kinds == len(shown) else ''}replicas not shown"
+
+
+def excerpt(rows: Sequence[Row], spans_max: int) -> tuple[tuple[Row, ...], float | None]:
+    """Keep the beginning of rows that have too many spans, and say until when; None when all are kept."""
+    starts = sorted(span.start_ms for row in rows for span in row.spans)
+    if len(starts) <= spans_max:
+        return tuple(rows), None
+    end_ms = starts[spans_max]
+    return tuple(replace(row, spans=tuple(s for s in row.spans if s.start_ms < end_ms)) for row in rows), end_ms
 
 
 def stage_label(plan: Plan, replica: int, stage: int) -> str:
-    """Name a stage: replica, stage, chips and layers."""
-    held = plan.replicas[replica].stages[stage]
-    tp = f" x{held.tp}" if held.tp > 1 else ""
-    return f"{replica}.{stage} {held.chip_class}{tp}, layers {held.first_layer}-{held.end_layer - 1}"
+    """Name a place, or a stage of it: replica, stage, chips, and the layers of all virtual stages of the place."""
+    whole = plan.replicas[replica]
+    held = whole.stages[stage]
+    chips = f" x{held.width}" if held.width > 1 else ""
+    places = len(plan.places(whole))
+    parts = plan.stages_at(whole, stage) if stage < places else (held,)
+    return f"{replica}.{stage} {held.chip_class}{chips}, layers {', '.join(map(layers_text, parts))}"
 
 
-def op_span(op: Op) -> Span:
+def layers_text(stage: Stage) -> str:
+    """Name a stage's layers."""
+    last = stage.end_layer - 1
+    return f"{stage.first_layer}-{last}" if last > stage.first_layer else f"{last}"
+
+
+def op_span(plan: Plan, op: Op, places: int) -> Span:
     """Describe a piece of work."""
-    name = work_name(op.kind, op.microbatch if op.microbatch >= 0 else None)
-    return Span(start_ms=op.start_ms, end_ms=op.end_ms, kind=op.kind, name=name)
+    stage = op.stage if plan.virtual_stages > 1 and op.microbatch >= 0 else None
+    name = work_name(op.kind, op.microbatch if op.microbatch >= 0 else None, stage)
+    return Span(start_ms=op.start_ms, end_ms=op.end_ms, kind=op.kind, name=name, chunk=op.stage // places)
 
 
 def moved_span(item: Moved) -> Span:
@@ -91,9 +136,10 @@ def moved_span(item: Moved) -> Span:
     return Span(start_ms=item.start_ms, end_ms=item.end_ms, kind=EXCHANGE, name=name, details=details)
 
 
-def work_name(kind: str, microbatch: int | None) -> str:
-    """Name a piece of work for people."""
-    return NAMES[kind] if microbatch is None else f"{NAMES[kind]} {microbatch}"
+def work_name(kind: str, microbatch: int | None, stage: int | None = None) -> str:
+    """Name a piece of work for people; stage: where a place has several."""
+    name = NAMES[kind] if microbatch is None else f"{NAMES[kind]} {microbatch}"
+    return name if stage is None else f"{name} of stage {stage}"
 
 
 def unit_name(unit: int) -> str:
@@ -131,10 +177,11 @@ def chrome_trace(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any
 
 
 def timeline_trace(plan: Plan, timeline: Timeline) -> dict[str, Any]:
-    """Write a timeline in the Chrome trace format."""
-    left_out = len(plan.replicas) - shown_replicas(plan)
-    about = {"model": plan.model, "emulated": plan.emulated, "replicas_left_out": left_out}
-    return chrome_trace(timeline_rows(plan, timeline), about)
+    """Write a timeline in the Chrome trace format; otherData says what of it was left out."""
+    rows, until_ms = excerpt(timeline_rows(plan, timeline), SPANS_MAX)
+    left_out = len(plan.replicas) - len(shown_replicas(plan))
+    about = {"model": plan.model, "emulated": plan.emulated, "replicas_left_out": left_out, "shown_until_ms": until_ms}
+    return chrome_trace(rows, about)
 
 
 def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:

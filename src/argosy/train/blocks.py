@@ -97,15 +97,15 @@ def parcels_of(plan: Plan, seat: Seat, parameters: Mapping[str, Sizes]) -> tuple
 
 
 def completion_order(plan: Plan, seat: Seat) -> tuple[int, ...]:
-    """Order a stage's units as they are exchanged: as backward completes them, last layer first, the embedding last.
+    """Order a rank's units as they are exchanged: as backward completes them, last layer first, the embedding last.
 
     Also a tied embedding's copy beside the head goes last, though it is ready first: its other holders are not, and one
     order on all ranks is what backends need whose collectives block one another (NCCL).
     """
-    stage = plan.replicas[seat.replica].stages[seat.stage]
-    computed = plan.units(stage)
-    copies = tuple(unit for unit in plan.held_units(stage) if unit not in computed)
-    return (*reversed(computed), *copies)
+    stages = plan.stages_at(plan.replicas[seat.replica], seat.stage)
+    computed = [unit for stage in reversed(stages) for unit in reversed(plan.units(stage))]
+    copies = [unit for stage in stages for unit in plan.held_units(stage) if unit not in computed]
+    return (*computed, *copies)
 
 
 def _bucket(plan: Plan, seat: Seat, units: tuple[int, ...], tp_slice: int, parameters: Mapping[str, Sizes]) -> Bucket:

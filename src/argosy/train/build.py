@@ -41,5 +41,5 @@ def build(
     return Parts(
         exchange=exchange,
         optimizer=BlockOptimizer(job.train, exchange),
-        pipeline=Pipeline(plan, seat, shape, stage.model, groups.pipeline, clock, device),
+        pipeline=Pipeline(plan, seat, shape, stage.models, groups.pipeline, clock, device),
     )

@@ -1,16 +1,17 @@
-"""One stage's part in a pipeline schedule, by torch.distributed.pipelining, told to the clock.
+"""One rank's part in a pipeline schedule, by torch.distributed.pipelining, told to the clock.
 
-Which micro-batch runs when is the schedule's business; this file only builds it for a stage of a plan and announces
+Which micro-batch runs when is the schedule's business; this file only builds it for the stages of a rank and announces
 each forward and backward to the clock. Knows nothing of optimizers or files.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed import ProcessGroup
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from argosy.comm.clock import Clock
@@ -29,20 +30,20 @@ class ClockedStage(PipelineStage):
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
         """Run one micro-batch forward; its input has arrived."""
-        self.clock.begin("F", fwd_chunk_id)
+        self.clock.begin("F", self.stage_index, fwd_chunk_id)
         output = super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
-        self.clock.end("F", fwd_chunk_id)
+        self.clock.end("F", self.stage_index, fwd_chunk_id)
         return output
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> None:
         """Run one micro-batch backward; its output gradient has arrived."""
-        self.clock.begin("B", bwd_chunk_id, last=bool(kwargs.get("last_backward", False)))
+        self.clock.begin("B", self.stage_index, bwd_chunk_id, last=bool(kwargs.get("last_backward", False)))
         super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
-        self.clock.end("B", bwd_chunk_id)
+        self.clock.end("B", self.stage_index, bwd_chunk_id)
 
 
 class Pipeline:
-    """One rank's stage and schedule; `run` does all micro-batches of a step, forward and backward.
+    """One rank's stages and schedule; `run` does all micro-batches of a step, forward and backward.
 
     Gradients add up in the parameters; the loss is the sum over tokens divided by the global batch's token count, so
     gradients of all replicas simply add.
@@ -53,33 +54,37 @@ class Pipeline:
         plan: Plan,
         seat: Seat,
         shape: ModelShape,
-        model: StageModel,
+        models: Sequence[StageModel],
         group: ProcessGroup,
         clock: Clock,
         device: torch.device,
     ) -> None:
         self.replica = plan.replicas[seat.replica]
         self.first = seat.stage == 0
-        self.last = seat.stage == len(self.replica.stages) - 1
+        places = len(plan.places(self.replica))
+        self.last = seat.stage == places - 1
         self._tokens = plan.global_batch_size * plan.sequence_length
-        batch = self.replica.microbatch_size
-        hidden = torch.empty(
-            batch, plan.sequence_length, shape.hidden_size, dtype=model.compute_dtype, device=device, requires_grad=True
-        )
-        tokens = torch.empty(batch, plan.sequence_length, dtype=torch.int64, device=device)
-        stage = ClockedStage(
-            model,
-            seat.stage,
-            len(self.replica.stages),
-            device,
-            input_args=(tokens if self.first else hidden,),
-            output_args=(_logits_like(plan, batch, shape, model, device) if self.last else hidden,),
-            group=group,
-        )
-        stage.clock = clock
-        self._schedule = _SCHEDULES[plan.schedule](
-            stage, self.replica.microbatches, loss_fn=self._loss, scale_grads=False
-        )
+        stages = []
+        for index, model in enumerate(models):
+            number = seat.stage + index * places
+            takes, gives = _examples(plan, seat, shape, model, device, number)
+            stage = ClockedStage(
+                model,
+                number,
+                len(self.replica.stages),
+                device,
+                input_args=(takes,),
+                output_args=(gives,),
+                group=group,
+            )
+            stage.clock = clock
+            stages.append(stage)
+        how: dict[str, Any] = {"loss_fn": self._loss, "scale_grads": False}
+        self._schedule: PipelineScheduleSingle | ScheduleInterleaved1F1B
+        if plan.schedule == "interleaved":
+            self._schedule = ScheduleInterleaved1F1B(list(stages), self.replica.microbatches, **how)
+        else:
+            self._schedule = _SCHEDULES[plan.schedule](stages[0], self.replica.microbatches, **how)
 
     def run(self, rows: Tensor | None) -> Tensor:
         """Run a step on this replica's rows [sequences, S + 1]; ranks in the middle need none.
@@ -97,7 +102,15 @@ class Pipeline:
         return total / self._tokens
 
 
-def _logits_like(plan: Plan, batch: int, shape: ModelShape, model: StageModel, device: torch.device) -> Tensor:
-    sizes = (batch, plan.sequence_length, shape.vocab_size)
-    # Never sent; torch wants an example of every output, so give one that takes no memory.
-    return torch.empty(1, dtype=model.compute_dtype, device=device, requires_grad=True).expand(sizes)
+def _examples(
+    plan: Plan, seat: Seat, shape: ModelShape, model: StageModel, device: torch.device, stage: int
+) -> tuple[Tensor, Tensor]:
+    """Give an example of what a stage takes and of what it gives, for torch to know their sizes."""
+    replica = plan.replicas[seat.replica]
+    batch, length = replica.microbatch_size, plan.sequence_length
+    dtype = model.compute_dtype
+    hidden = torch.empty(batch, length, shape.hidden_size, dtype=dtype, device=device, requires_grad=True)
+    tokens = torch.empty(batch, length, dtype=torch.int64, device=device)
+    # Logits are never sent; torch wants an example of every output, so give one that takes no memory.
+    logits = torch.empty(1, dtype=dtype, device=device, requires_grad=True).expand(batch, length, shape.vocab_size)
+    return (tokens if stage == 0 else hidden), (logits if stage == len(replica.stages) - 1 else hidden)

@@ -5,7 +5,7 @@ Checks only what running needs; whether a plan is good is the planner's business
 
 from argosy.comm.groups import tp_slices
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import SCHEDULES, Plan, Replica
+from argosy.contracts.plan import TRAINER_SCHEDULES, Plan, Replica
 from argosy.model.shape import ModelShape, trainer_refusal
 from argosy.train.tensor_parallel import check_divides
 
@@ -45,8 +45,10 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
     stages = [stage for replica in plan.replicas for stage in replica.stages]
     sequences = sum(replica.sequences for replica in plan.replicas)
     return [
-        (f"schedule {plan.schedule!r} (it runs {', '.join(SCHEDULES)})", plan.schedule not in SCHEDULES),
-        (f"{plan.virtual_stages} virtual stages (it runs 1)", plan.virtual_stages != 1),
+        (
+            f"schedule {plan.schedule!r} (it runs {', '.join(TRAINER_SCHEDULES)})",
+            plan.schedule not in TRAINER_SCHEDULES,
+        ),
         (f"ZeRO stage {plan.zero_stage} (it runs 0 and 1)", plan.zero_stage not in (0, 1)),
         (f"precision {plan.precision!r} (it runs fp32 and bf16)", plan.precision not in ("fp32", "bf16")),
         (f"gradients exchanged in {plan.reduce_dtype!r} (fp32 and bf16)", plan.reduce_dtype not in ("fp32", "bf16")),
@@ -70,4 +72,26 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
             "1f1b with fewer micro-batches than stages (use gpipe)",
             plan.schedule == "1f1b" and any(r.microbatches < len(r.stages) for r in plan.replicas),
         ),
+        (
+            f"{plan.virtual_stages} virtual stages with schedule {plan.schedule} (more than 1 go with interleaved)",
+            (plan.virtual_stages > 1) != (plan.schedule == "interleaved"),
+        ),
+        (
+            "interleaved with counts that don't fit: it needs several places and as many micro-batches, or a multiple",
+            any(_does_not_interleave(plan, r) for r in plan.replicas),
+        ),
+        ("virtual stages of one place on different ranks", any(_scattered(plan, r) for r in plan.replicas)),
     ]
+
+
+def _does_not_interleave(plan: Plan, replica: Replica) -> bool:
+    places = len(plan.places(replica))
+    return plan.virtual_stages > 1 and (places < 2 or replica.microbatches % places != 0)
+
+
+def _scattered(plan: Plan, replica: Replica) -> bool:
+    """Tell whether the stages can't be dealt over places, or those of one place have ranks of their own."""
+    if plan.virtual_stages < 1 or len(replica.stages) % plan.virtual_stages:
+        return True
+    places = range(len(plan.places(replica)))
+    return any(len({stage.ranks for stage in plan.stages_at(replica, place)}) != 1 for place in places)

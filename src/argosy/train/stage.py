@@ -23,12 +23,13 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalStage:
-    """A stage's model on one rank.
+    """What of the model lies on one rank.
 
-    parameters: by name. whole_sizes: before TP split them. local: which block of each lies here.
+    models: one for each of its virtual stages, ascending. parameters: of all, by name. whole_sizes: before TP split
+    them. local: which block of each lies here.
     """
 
-    model: StageModel
+    models: tuple[StageModel, ...]
     parameters: dict[str, nn.Parameter]
     whole_sizes: dict[str, Sizes]
     local: dict[str, Block]
@@ -37,22 +38,25 @@ class LocalStage:
 def make_stage(
     plan: Plan, job: Job, seat: Seat, shape: ModelShape, group: dist.ProcessGroup | None, device: torch.device
 ) -> LocalStage:
-    """Build a rank's stage, split over its TP group, with its first weights.
+    """Build a rank's stages, split over its TP group, with their first weights.
 
     Raises BadInputError when the job's initial weights are not this model's.
     """
-    stage = plan.replicas[seat.replica].stages[seat.stage]
-    model = StageModel(
-        shape,
-        plan.units(stage),
-        sequence_length=plan.sequence_length,
-        compute_dtype=DTYPES[plan.precision],
-        recompute=stage.recompute == "full",
-    ).to(device)
-    whole_sizes: dict[str, Sizes] = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    if group is not None:
-        parallelize(model, group, device.type)
+    models = []
+    whole_sizes: dict[str, Sizes] = {}
+    for stage in plan.stages_at(plan.replicas[seat.replica], seat.stage):
+        model = StageModel(
+            shape,
+            plan.units(stage),
+            sequence_length=plan.sequence_length,
+            compute_dtype=DTYPES[plan.precision],
+            recompute=stage.recompute == "full",
+        ).to(device)
+        whole_sizes |= {name: tuple(p.shape) for name, p in model.named_parameters()}
+        if group is not None:
+            parallelize(model, group, device.type)
+        models.append(model)
     local = {name: local_block(plan, seat, name, sizes) for name, sizes in whole_sizes.items()}
-    parameters = dict(model.named_parameters())
+    parameters = {name: parameter for model in models for name, parameter in model.named_parameters()}
     set_weights(parameters, local, whole_sizes, job, shape)
-    return LocalStage(model=model, parameters=parameters, whole_sizes=whole_sizes, local=local)
+    return LocalStage(models=tuple(models), parameters=parameters, whole_sizes=whole_sizes, local=local)

@@ -1,0 +1,81 @@
+"""A plan as another framework's configuration: what `--export` asks for, and what becomes of it.
+
+Reads the wishes and lays out what the room `plan` writes; it must not plan.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from argosy.cli.choosing import chosen_first
+from argosy.cli.files import write_text
+from argosy.cli.inputs import Inputs
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.plan import Plan
+from argosy.model.shape import ModelShape
+from argosy.plan.exports.formats import find_exporter
+
+STDOUT = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One `--export FORMAT=FILE`; without a file it is for standard output."""
+
+    format: str
+    file: Path | None
+
+
+def read_wishes(texts: Sequence[str], *, alone: bool) -> tuple[Wish, ...]:
+    """Read what `--export` was given, before anything is planned; alone: nothing else goes to standard output."""
+    wishes = tuple(_wish(text) for text in texts)
+    loud = [wish.format for wish in wishes if wish.file is None]
+    if len(loud) > 1 or (loud and not alone):
+        raise BadInputError(
+            f"--export {loud[-1]} would mix with other output; name a file, such as --export {loud[-1]}=plan.txt"
+        )
+    return wishes
+
+
+def _wish(text: str) -> Wish:
+    name, given, file = text.partition("=")
+    find_exporter(name)
+    if given and not file:
+        raise BadInputError(f"--export {text}: names no file; write {name}=FILE, or {name} for standard output")
+    return Wish(format=name, file=Path(file) if file else None)
+
+
+def export_plans(
+    wishes: Sequence[Wish], plans: Sequence[Plan], number: int, inputs: Inputs, shape: ModelShape
+) -> str | None:
+    """Export the plan of a number, counted from 1; gives the text for standard output, None where all went to files.
+
+    A plan that a framework can't express is refused, with the numbers of those that it can.
+    """
+    chosen = chosen_first(tuple(plans), number)[0]
+    vendors = {chip_class.name: chip_class.chip.vendor for chip_class in inputs.classes}
+    shown = None
+    for wish in wishes:
+        export = find_exporter(wish.format)
+        try:
+            text = export(chosen, shape, vendors)
+        except BadInputError as error:
+            raise BadInputError(f"{error}{_others(wish.format, plans, shape, vendors)}") from error
+        if wish.file is None:
+            shown = text
+        else:
+            write_text(wish.file, text)
+    return shown
+
+
+def _others(name: str, plans: Sequence[Plan], shape: ModelShape, vendors: dict[str, str]) -> str:
+    """Say which of the plans could be exported."""
+    export = find_exporter(name)
+    able = []
+    for number, plan in enumerate(plans, start=1):
+        try:
+            export(plan, shape, vendors)
+        except BadInputError:
+            continue
+        able.append(f"--plan {number}")
+    return f"\nIt can express {', '.join(able)}" if able else "\nIt can express none of the plans listed"

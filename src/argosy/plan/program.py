@@ -1,0 +1,30 @@
+"""What a training program makes of the same model on the same chips: what it cuts, fuses, hides and keeps.
+
+Argosy's own trainer is one of several; plans for others and published runs of them are timed by the same arithmetic.
+Pure constants; it must not know chips.
+"""
+
+from dataclasses import dataclass
+
+from argosy.model.numerics import MEGATRON, Numerics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """How a training program works.
+
+    numerics: bytes it keeps; None: Argosy's trainer's, by precision. sequence_parallel: norms and residuals are cut
+    inside a TP group. fused_attention: scores are never written to memory, and masked halves are skipped.
+    overlapped: exchanges inside a TP group run beside the products that they belong to.
+    """
+
+    name: str
+    numerics: Numerics | None = None
+    sequence_parallel: bool = False
+    fused_attention: bool = True
+    overlapped: bool = False
+
+
+TRAINER = Program(name="argosy")
+# Megatron-LM as of arXiv 2205.05198, and Megatron Core with fused attention and overlapped exchanges.
+MEGATRON_2022 = Program(name="megatron-2022", numerics=MEGATRON, sequence_parallel=True, fused_attention=False)
