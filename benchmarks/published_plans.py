@@ -13,7 +13,8 @@ from argosy.contracts.fleet import Chip, ChipClass
 from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Send, Stage, Wire
 from argosy.fleet.catalogue import load_catalogue
 from argosy.network.wires import send_ms
-from argosy.plan.cost import UnitCost, gradient_bytes, payload_bytes, unit_cost, update_ms, wire_efficiency
+from argosy.plan.alone import wire_efficiency
+from argosy.plan.cost import UnitCost, gradient_bytes, payload_bytes, unit_cost, update_ms
 from argosy.plan.curves import CURVES, Curve, curve_of
 from argosy.plan.links import SITE_ONE_WAY_MS, ring_bytes, scale_up_gbytes_s
 from argosy.plan.setting import Setting, Way

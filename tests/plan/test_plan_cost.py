@@ -8,7 +8,8 @@ import pytest
 from argosy.contracts.plan import EMBEDDING
 from argosy.model.counts import unit_parameters
 from argosy.model.flops import forward_flops_per_token
-from argosy.plan.cost import EMULATED_EFFICIENCY, UPDATE_BYTES, missing_peak, unit_cost, update_ms
+from argosy.plan.alone import EMULATED_EFFICIENCY
+from argosy.plan.cost import UPDATE_BYTES, missing_peak, unit_cost, update_ms
 from argosy.plan.memory import FRAGMENTATION, RUNTIME_GB, Holding, ends_gb, messages_gb, unit_gb
 from argosy.plan.setting import Way
 

@@ -288,12 +288,12 @@ def launch_of(
 
 @st.composite
 def drawn_replicas(
-    draw: st.DrawFn, layers: int = 6, *, replicas_max: int = 4, degrees: Sequence[int] = (1, 2, 4)
+    draw: st.DrawFn, layers: int = 6, *, replicas_max: int = 4, degrees: Sequence[int] = (1, 2, 4), virtual: int = 1
 ) -> list[Replica]:
     """Draw replicas of any stage split and TP degree; they need no processes, so there may be many ranks."""
     drawn = []
     for _ in range(draw(st.integers(1, replicas_max))):
-        stages = draw(st.integers(1, min(4, layers)))
+        stages = draw(st.integers(2, layers // virtual)) * virtual if virtual > 1 else draw(st.integers(1, 4))
         cuts = draw(st.lists(st.integers(1, layers - 1), min_size=stages - 1, max_size=stages - 1, unique=True))
         edges = [0, *sorted(cuts), layers]
         counts = [end - start for start, end in itertools.pairwise(edges)]

@@ -16,12 +16,16 @@ LAYERS = 6
 LAWS = settings(max_examples=30, deadline=None, derandomize=True)
 UNTIED, TIED = config(LAYERS, qk_norm=True), config(LAYERS, tied=True)
 TEXTS = st.sampled_from([UNTIED, TIED])
+DRAWN = st.one_of(
+    drawn_replicas(degrees=(1, 2)).map(lambda replicas: (replicas, {})),
+    drawn_replicas(degrees=(1, 2), virtual=2).map(lambda r: (r, {"schedule": "interleaved", "virtual": 2})),
+)
 
 
 def parameters_of(plan: Plan, rank: int, text: str) -> dict[str, tuple[int, ...]]:
     """Give the whole sizes of what a rank's stage holds."""
     seat = seat_of(plan, rank)
-    held = plan.held_units(plan.replicas[seat.replica].stages[seat.stage])
+    held = {u for s in plan.stages_at(plan.replicas[seat.replica], seat.stage) for u in plan.held_units(s)}
     return {n: s for n, s in parameter_shapes(shape_of(text)).items() if unit_of(n, LAYERS) in held}
 
 
@@ -49,18 +53,18 @@ class TestCover:
     """Nothing is left out and nothing counts twice."""
 
     @LAWS
-    @given(replicas=drawn_replicas(degrees=(1, 2)), text=TEXTS, zero=st.integers(0, 1))
-    def test_counted_blocks_cover_every_parameter_once(self, replicas, text, zero):
+    @given(drawn=DRAWN, text=TEXTS, zero=st.integers(0, 1))
+    def test_counted_blocks_cover_every_parameter_once(self, drawn, text, zero):
         """The counted blocks of all ranks, which norm and checkpoint are made of, cover each element exactly once."""
-        found = all_buckets(plan_of(replicas, text, zero=zero), text)
+        found = all_buckets(plan_of(drawn[0], text, zero=zero, **drawn[1]), text)
         counted = [block for buckets in found.values() for b in buckets if b.counted for block in b.own]
         assert all((count == 1).all() for count in coverage(counted, text).values())
 
     @LAWS
-    @given(replicas=drawn_replicas(degrees=(1, 2)), text=TEXTS, zero=st.integers(0, 1))
-    def test_members_agree(self, replicas, text, zero):
+    @given(drawn=DRAWN, text=TEXTS, zero=st.integers(0, 1))
+    def test_members_agree(self, drawn, text, zero):
         """All members of a bucket name the same segments, each owns another, and all lie within what it holds."""
-        plan = plan_of(replicas, text, zero=zero)
+        plan = plan_of(drawn[0], text, zero=zero, **drawn[1])
         owners: dict[object, list[int]] = {}
         for rank, buckets in all_buckets(plan, text).items():
             seat, sizes = seat_of(plan, rank), parameters_of(plan, rank, text)
@@ -101,10 +105,10 @@ class TestParcels:
         assert all(len(units) == 1 for units in parcels_of(alone, seat_of(alone, 0), sizes))
 
     @LAWS
-    @given(replicas=drawn_replicas(degrees=(1, 2)), text=TEXTS, size=st.sampled_from([0, 20_000, 10**7]))
-    def test_all_holders_group_alike(self, replicas, text, size):
+    @given(drawn=DRAWN, text=TEXTS, size=st.sampled_from([0, 20_000, 10**7]))
+    def test_all_holders_group_alike(self, drawn, text, size):
         """Whatever else they hold, the ranks that hold a unit put it into the same parcel."""
-        plan = plan_of(replicas, text, bucket_bytes=size)
+        plan = plan_of(drawn[0], text, bucket_bytes=size, **drawn[1])
         found: dict[tuple[int, object], set[tuple[int, ...]]] = {}
         for rank in range(plan.world_size):
             seat = seat_of(plan, rank)

@@ -1,6 +1,7 @@
 """Plan invariance: whatever the plan, the loss curve is that of one process training the same batches."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from argosy.comm.clock import board_bytes
-from argosy.contracts.plan import TRAINER_SCHEDULES, Replica
+from argosy.contracts.plan import TRAINER_SCHEDULES, Exchange, Replica
 from support.emulation import emulated_plan
 from support.training import config, job, losses, plan, reference_losses, replica, run_plan, shape_of, tokens
 
@@ -100,6 +101,23 @@ class TestFixedPlans:
         board.write_bytes(bytes(board_bytes(the_plan)))
         reports = run_plan(the_plan, job(steps=STEPS, batch=8), text, token_folder, tmp_path, board=str(board))
         assert losses(reports) == pytest.approx(reference(text, 8, token_folder), rel=TOLERANCE)
+
+    def test_across_sites_by_phases(self, token_folder, tmp_path):
+        """Sums that run inside sites, across and inside again, over sites of unlike size, change no loss."""
+        text = config(LAYERS, tied=True)
+        spec = job(steps=STEPS, batch=8)
+        the_plan = plan(shape_of(text), [replica([2, 4], 4), replica([LAYERS], 3), replica([6], 1)], spec.train)
+        sites = ("north", "north", "south")
+        replicas = tuple(
+            replace(each, stages=tuple(replace(stage, chip_class=f"{site}/cpu") for stage in each.stages))
+            for each, site in zip(the_plan.replicas, sites, strict=True)
+        )
+        exchanges = [
+            Exchange(unit=unit, members=(), wire="node", wire_bytes=0, inside_ms=1.0) for unit in range(-1, LAYERS, 2)
+        ]
+        the_plan = replace(the_plan, replicas=replicas, exchanges=tuple(exchanges))
+        measured = losses(run_plan(the_plan, spec, text, token_folder, tmp_path))
+        assert measured == pytest.approx(reference(text, 8, token_folder), rel=TOLERANCE)
 
     def test_query_and_key_norms(self, token_folder, tmp_path):
         """Norms inside TP-split attention see the gradient of all heads."""

@@ -16,7 +16,7 @@ WIDTH_PX, HEIGHT_PX = 620, 240
 LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 24, 34
 # A line of more points than pixels is not read; it is thinned to its lowest and highest of each group.
 POINTS_MAX = 600
-ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX, HEAD_PX = 22, 310, 1260, 26, 26
+ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX, HEAD_PX = 22, 310, 1260, 44, 26
 SMALLEST_PX = 0.4
 # Virtual stages of a place are told apart by so many lighter shades; those beyond share the lightest.
 SHADES = 3
@@ -173,14 +173,14 @@ def _legend(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _keys(rows: Sequence[Row], bottom: int) -> Iterator[str]:
-    """Say what the colours mean, below the labels."""
+    """Say what the colours mean, below the axis."""
     x = 4.0
     rare = {"W"} - {span.kind for row in rows for span in row.spans}
     for kind, name in NAMES.items():
         if kind in rare:
             continue
-        yield f'<rect class="{kind}" x="{x}" y="{bottom + 7}" width="9" height="9"/>'
-        yield f'<text class="key" x="{x + 13}" y="{bottom + 15}">{name}</text>'
+        yield f'<rect class="{kind}" x="{x}" y="{bottom + 25}" width="9" height="9"/>'
+        yield f'<text class="key" x="{x + 13}" y="{bottom + 33}">{name}</text>'
         x += 21 + 6.5 * len(name)
 
 

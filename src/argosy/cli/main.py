@@ -52,6 +52,9 @@ COMMANDS: dict[str, Entry] = {
     ),
     "fleet": Entry(module="argosy.cli.fleet", attribute="app", help="Check, show or detect a fleet."),
     "chips": Entry(module="argosy.cli.chips", attribute="command", help="List the chips that the catalogue knows."),
+    "profile": Entry(
+        module="argosy.cli.profile", attribute="command", help="Measure how long a job's layers take on this machine."
+    ),
     "model": Entry(
         module="argosy.cli.model", attribute="app", help="Show what a model costs: parameters, FLOPs, bytes."
     ),

@@ -23,7 +23,11 @@ from argosy.contracts.plan import Plan
 from argosy.plan.course import Course, course, course_line
 from argosy.plan.explain import option_rows, plan_chips, summary_lines
 
-OPTION_WIDTH = 24
+OPTION_WIDTH, NARROW_OPTION_WIDTH = 24, 13
+# The longest names of chips are not cut.
+CHIPS_WIDTH_MIN = 13
+# Fewer columns than these don't hold the whole table.
+WIDE = 100
 
 TITLES = {
     "#": "",
@@ -41,10 +45,12 @@ TITLES = {
 def print_plans(console: Console, job: Job, fleet: Fleet, plans: Sequence[Plan]) -> None:
     """Print the options as a table, then the chosen one in words."""
     console.print(headline(job, fleet, emulated=plans[0].emulated) + "\n")
-    console.print(options_table(job, plans))
+    console.print(options_table(job, plans, console.width))
     console.print()
-    first = course_line(course_of(job, plans[0]))
-    for line in (first, *summary_lines(plans, job.objective.goal), *idle_lines(fleet, plans[0])):
+    lines = [course_line(course_of(job, plans[0])), *summary_lines(plans, job.objective.goal, console.width)]
+    if console.width < WIDE:
+        lines.append(f"over the long link: {option_rows(plans[:1], job.objective.goal)[0].long_link}.")
+    for line in (*lines, *idle_lines(fleet, plans[0])):
         console.print(Text(line, overflow="fold"))
 
 
@@ -84,17 +90,21 @@ def idle_lines(fleet: Fleet, plan: Plan) -> list[str]:
     return [f"idle: {', '.join(texts)}"] if texts else []
 
 
-def options_table(job: Job, plans: Sequence[Plan]) -> Table:
-    """Make the table of options."""
+def options_table(job: Job, plans: Sequence[Plan], width: int) -> Table:
+    """Make the table of options; on a narrow screen what crosses the long link is told below it instead."""
     rows = option_rows(plans, job.objective.goal)
     priced = any(row.cost != "-" for row in rows)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for title, field in TITLES.items():
-        if field != "cost" or priced:
-            side: JustifyMethod = "left" if field in ("option", "chips", "long_link") else "right"
-            table.add_column(title, justify=side, overflow="fold", no_wrap=field in ("", "option"))
-    fields = [field for field in TITLES.values() if field != "cost" or priced]
+    narrow = width < WIDE
+    left_out = {*(() if priced else ("cost",)), *(("long_link",) if narrow else ())}
+    columns = {title: field for title, field in TITLES.items() if field not in left_out}
+    table = Table(box=None, padding=(0, 1 if narrow else 2, 0, 0), pad_edge=False, header_style="bold")
+    for title, field in columns.items():
+        side: JustifyMethod = "left" if field in ("option", "chips", "long_link") else "right"
+        whole = field not in ("chips", "cost", "long_link")
+        least = CHIPS_WIDTH_MIN if field == "chips" else None
+        table.add_column(title, justify=side, overflow="fold", no_wrap=whole, min_width=least)
     for number, row in enumerate(rows, 1):
-        texts = {**asdict(row), "": str(number), "option": fill(row.option, OPTION_WIDTH)}
-        table.add_row(*(texts[field] for field in fields))
+        option = fill(row.option, NARROW_OPTION_WIDTH if narrow else OPTION_WIDTH)
+        texts = {**asdict(row), "": str(number), "option": option}
+        table.add_row(*(texts[field] for field in columns.values()))
     return table

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from argosy.cli.exporting import export_plans, read_wishes
 from argosy.cli.inputs import read_inputs
@@ -16,6 +15,7 @@ from argosy.cli.options import print_plans as print_plans
 from argosy.cli.pareto import show_front
 from argosy.cli.plan_files import write_step
 from argosy.cli.planning import plan_model
+from argosy.cli.words import console
 from argosy.contracts.codec import encode
 from argosy.contracts.errors import BadInputError
 
@@ -30,6 +30,7 @@ def command(
         typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the job, e.g. train.steps=5."),
     ] = None,
     catalogue: Annotated[Path | None, typer.Option(help="A file that adds chips or replaces figures.")] = None,
+    profile: Annotated[list[Path] | None, typer.Option(help="Measured times, from `argosy profile`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write all plans as JSON, the chosen one first.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Write the chosen plan's step as a Perfetto trace.")] = None,
     timeline: Annotated[Path | None, typer.Option(help="Draw the chosen plan's step as an SVG.")] = None,
@@ -53,9 +54,9 @@ def command(
             "--pareto and --plot are about many plans, --trace, --timeline and --export about one; choose"
         )
     wishes = read_wishes(exports or (), alone=not as_json)
-    inputs = read_inputs(job, settings or (), fleet, catalogue)
+    inputs = read_inputs(job, settings or (), fleet, catalogue, profile or ())
     if pareto or plot:
-        show_front(Console(width=WIDTH, highlight=False), inputs, as_json=as_json, plot=plot)
+        show_front(console(WIDTH), inputs, as_json=as_json, plot=plot)
         return
     shape, plans = plan_model(inputs)
     write_step(plans[0], trace, timeline)
@@ -65,4 +66,4 @@ def command(
     if as_json:
         typer.echo(encode({"plans": plans, "course": course_of(inputs.job, plans[0])}).decode())
         return
-    print_plans(Console(width=WIDTH, highlight=False), inputs.job, inputs.fleet, plans)
+    print_plans(console(WIDTH), inputs.job, inputs.fleet, plans)

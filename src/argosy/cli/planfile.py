@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from argosy.cli.files import read_text
-from argosy.cli.inputs import ELSEWHERE, Inputs, plan_classes
 from argosy.cli.jobs import told_of
+from argosy.cli.used import ELSEWHERE, Inputs, plan_classes
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.contracts.strict import decode_strict

@@ -32,6 +32,7 @@ def plan_inputs(inputs: Inputs, shape: ModelShape) -> tuple[Plan, ...]:
             fleet=inputs.fleet.name,
             seconds_left=seconds_left(inputs.job, datetime.datetime.now().astimezone()),
             progress=waiting.tell,
+            measured=inputs.measured,
         )
 
 
@@ -41,8 +42,9 @@ def plan_model(inputs: Inputs) -> tuple[ModelShape, tuple[Plan, ...]]:
     return shape, plan_inputs(inputs, shape)
 
 
-def front_inputs(inputs: Inputs, shape: ModelShape) -> Front:
+def front_inputs(inputs: Inputs) -> Front:
     """Ask the planner for plans in many sizes, and keep those that no other beats."""
+    shape = load_model(inputs.job, inputs.job_source)[0]
     with told_of(inputs.job_source), Waiting() as waiting:
         plans = sized_plans(
             inputs.job,
@@ -51,6 +53,7 @@ def front_inputs(inputs: Inputs, shape: ModelShape) -> Front:
             inputs.fleet.long_links,
             fleet=inputs.fleet.name,
             progress=waiting.tell,
+            measured=inputs.measured,
         )
     return pareto_front(plans)
 

@@ -49,12 +49,13 @@ class LogAxis:
 
     @property
     def ticks(self) -> list[float]:
-        """Round values within: 1, 2 and 5 times powers of ten, or evenly spaced ones where the axis is short."""
+        """Round values within: powers of ten with 2 and 5 between, or evenly spaced ones on a short axis."""
         if self.high / self.low < DECADE_SHARE_MIN:
             step = round_step((self.high - self.low) / TICKS)
             return [i * step for i in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        return [s * 10.0**p for p in powers for s in (1.0, 2.0, 5.0) if self.low <= s * 10.0**p <= self.high]
+        steps = (1.0, 2.0, 5.0) if len(powers) <= TICKS else (1.0,)
+        return [s * 10.0**p for p in powers for s in steps if self.low <= s * 10.0**p <= self.high]
 
 
 def log_axis(values: Sequence[float], from_px: float, to_px: float) -> LogAxis:

@@ -169,7 +169,9 @@ def _memory(plan: Plan, measured: Measured) -> Line:
     if measured.memory_gb is None:
         return Line(what="memory, fullest rank", predicted=predicted, measured="-")
     peak = f"{size_text(measured.memory_gb)} GB" + (" (the process)" if measured.emulated else "")
-    return Line(what="memory, fullest rank", predicted=predicted, measured=peak)
+    # A process that plays a chip holds an interpreter besides, so its size says nothing of the prediction.
+    difference = "" if measured.emulated else change(fullest.memory_gb, measured.memory_gb)
+    return Line(what="memory, fullest rank", predicted=predicted, measured=peak, difference=difference)
 
 
 def _cost(predicted: float, measured: float) -> Line:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from argosy.cli.attempt import Wishes
+from argosy.cli.attempt import Wishes, plan_classes
 from argosy.cli.ended import Ended
-from argosy.cli.inputs import Inputs, plan_classes, read_inputs
+from argosy.cli.inputs import Inputs, read_inputs
 from argosy.cli.jsonlines import JsonLines
 from argosy.cli.progress import Screen
 from argosy.cli.running import Watcher, run
@@ -36,11 +36,12 @@ def command(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=PORT_MAX, help="Where ranks meet on this machine; 0: any.")] = 0,
     catalogue: Annotated[Path | None, typer.Option(help="A file that adds chips or replaces figures.")] = None,
+    profile: Annotated[list[Path] | None, typer.Option(help="Measured times, from `argosy profile`.")] = None,
 ) -> None:
     """Train one model on a fleet: show the plan, train, and set what was measured beside what was predicted."""
 
     def work(watcher: Watcher) -> None:
-        inputs = read_inputs(job, settings or (), fleet, catalogue)
+        inputs = read_inputs(job, settings or (), fleet, catalogue, profile or ())
         where = directory or Path("runs") / inputs.job.name
         inputs = with_checkpoint(inputs, where)
         run(inputs, plan, Wishes(directory=where, trace=trace is not None, port=port), trace, watcher)
@@ -91,7 +92,7 @@ def cpu_note(ended: Ended) -> str:
         return ""
     return (
         "the catalogue's figures for `cpu` are those of half a server core, and small models are bound by overhead; "
-        "measured profiles come with a later version"
+        "`argosy profile` measures this machine, and --profile plans by it"
     )
 
 

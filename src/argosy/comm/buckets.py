@@ -7,18 +7,21 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from argosy.comm.sites import Running, SiteSum
+
 
 class FlatBucket:
     """A flat buffer of equal segments, one a member when sharded, else one for all.
 
-    segment_lengths: elements used in each segment; padded to the longest. group: None when nobody else holds it.
+    segment_lengths: elements used in each segment; padded to the longest. group: None when nobody else holds it; a sum
+    by phases where it crosses sites so, then never sharded.
     """
 
     def __init__(
         self,
         segment_lengths: tuple[int, ...],
         owned: int,
-        group: dist.ProcessGroup | None,
+        group: dist.ProcessGroup | SiteSum | None,
         *,
         dtype: torch.dtype,
         device: torch.device,
@@ -30,7 +33,7 @@ class FlatBucket:
         self.flat = torch.zeros(self.stride * len(segment_lengths), dtype=dtype, device=device)
         self.gathered = torch.zeros_like(self.flat, dtype=torch.float32) if self.sharded else None
         self._own = torch.zeros(self.stride, dtype=dtype, device=device) if self.sharded else self.flat
-        self._work: dist.Work | None = None
+        self._work: dist.Work | Running | None = None
 
     def segment(self, index: int) -> Tensor:
         """View one segment of what this rank puts in."""
@@ -53,7 +56,9 @@ class FlatBucket:
             if self.sharded:
                 raise RuntimeError("a sharded bucket needs a group")
             return
-        if self.sharded:
+        if isinstance(self.group, SiteSum):
+            self._work = self.group.start(self.flat)
+        elif self.sharded:
             self._work = dist.reduce_scatter_single(self._own, self.flat, group=self.group, async_op=True)
         else:
             self._work = dist.all_reduce(self.flat, group=self.group, async_op=True)
@@ -64,7 +69,7 @@ class FlatBucket:
 
     def start_gather(self, updated: Tensor) -> None:
         """Begin to spread every owner's updated segment (float32) over the group, in the background."""
-        if self.gathered is None:
+        if self.gathered is None or isinstance(self.group, SiteSum):
             raise RuntimeError("only a sharded bucket gathers")
         self._work = dist.all_gather_single(self.gathered, updated, group=self.group, async_op=True)
 

@@ -5,16 +5,15 @@ scale, and torch does not hand the time-out down. Knows nothing of what is sent.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
+from argosy.comm.sites import Ranks, SiteSum, by_site, lanes_of
 from argosy.comm.torch_private import new_named_group
 from argosy.contracts.plan import Plan
-
-Ranks = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +54,15 @@ def slice_holders(plan: Plan, unit: int, tp_slice: int) -> Ranks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """One rank's own process groups; a group of one is not made where nothing would be sent."""
+    """One rank's own process groups; a group of one is not made where nothing would be sent.
+
+    exchange: by all that hold the same. phased: those among them whose sums cross sites by phases.
+    """
 
     pipeline: dist.ProcessGroup
     tensor: dist.ProcessGroup | None
     exchange: dict[Ranks, dist.ProcessGroup]
+    phased: dict[Ranks, SiteSum] = field(default_factory=dict)
 
 
 def make_groups(plan: Plan, seat: Seat, timeout: timedelta) -> Groups:
@@ -71,9 +74,15 @@ def make_groups(plan: Plan, seat: Seat, timeout: timedelta) -> Groups:
     per_rank = tp_slices(plan) // stage.tp
     mine = range(seat.tp_index * per_rank, (seat.tp_index + 1) * per_rank)
     units = [unit for each in plan.stages_at(replica, seat.stage) for unit in plan.held_units(each)]
-    exchange = {slice_holders(plan, unit, t) for unit in units for t in mine}
-    wanted = [("exchange", ranks) for ranks in exchange if len(ranks) > 1]
-    wanted += [("pipeline", pipeline)] + ([("tensor", tensor)] if len(tensor) > 1 else [])
+    holders = {(unit, t): slice_holders(plan, unit, t) for unit in units for t in mine}
+    exchange = {ranks for ranks in holders.values() if len(ranks) > 1}
+    phased = {ranks: by_site(plan, ranks) for (unit, _), ranks in holders.items() if unit in phased_units(plan)}
+    phased = {ranks: sites for ranks, sites in phased.items() if len(sites) > 1}
+    wanted = {("exchange", ranks) for ranks in exchange} | {("pipeline", pipeline)}
+    wanted |= {("tensor", tensor)} if len(tensor) > 1 else set()
+    for ranks, sites in phased.items():
+        parts = [part for part in (*sites, *lanes_of(sites)) if seat.rank in part and len(part) > 1]
+        wanted |= {(phase(ranks), part) for part in parts}
     # Two members of several common groups must make them in the same order, or each waits for the other.
     made = {
         (kind, ranks): new_named_group(ranks, f"{kind}/{','.join(map(str, ranks))}", timeout)
@@ -83,7 +92,27 @@ def make_groups(plan: Plan, seat: Seat, timeout: timedelta) -> Groups:
         pipeline=made["pipeline", pipeline],
         tensor=made.get(("tensor", tensor)),
         exchange={ranks: group for (kind, ranks), group in made.items() if kind == "exchange"},
+        phased={ranks: site_sum(seat.rank, ranks, sites, made) for ranks, sites in phased.items()},
     )
+
+
+def phased_units(plan: Plan) -> frozenset[int]:
+    """Name the units whose gradients cross sites by phases."""
+    return frozenset(exchange.unit for exchange in plan.exchanges if exchange.phased)
+
+
+def phase(ranks: Ranks) -> str:
+    """Name the groups that a set of ranks needs for its phases; no two sets share one, so none waits for another."""
+    return f"phase of {','.join(map(str, ranks))}"
+
+
+def site_sum(
+    rank: int, ranks: Ranks, sites: tuple[Ranks, ...], made: dict[tuple[str, Ranks], dist.ProcessGroup]
+) -> SiteSum:
+    """Give a rank's part in the sums of a set of ranks."""
+    own = next(site for site in sites if rank in site)
+    across = {lane: made[phase(ranks), lane] for lane in lanes_of(sites) if rank in lane}
+    return SiteSum(rank, sites, made.get((phase(ranks), own)), across)
 
 
 def join_world(

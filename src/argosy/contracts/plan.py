@@ -103,7 +103,7 @@ class Exchange:
     wire_bytes: what one direction of the wire carries for it (ring all-reduce: 2 (n-1)/n x gradient bytes; with
     ZeRO-1 the reduce-scatter's half). gather_bytes: with ZeRO-1, what the parameter all-gather after the update
     carries; else 0. hops: one-way delays that the algorithm pays. inside_ms: what phases inside sites add to an
-    exchange across them, after the wire is free again.
+    exchange across them, after the wire is free again; 0 for one flat ring through all.
     """
 
     unit: int
@@ -113,6 +113,11 @@ class Exchange:
     gather_bytes: float = 0.0
     hops: int = 2
     inside_ms: float = 0.0
+
+    @property
+    def phased(self) -> bool:
+        """Whether it runs by phases: inside every site, across, and inside again."""
+        return self.inside_ms > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

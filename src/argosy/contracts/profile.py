@@ -1,4 +1,4 @@
-"""A measured profile: how long the trainer's own layers take on a chip, and what they keep, as `argosy profile` writes it.
+"""A measured profile: how long the trainer's layers take on a chip and what they keep, as `argosy profile` writes it.
 
 Pure data between whoever measures and whoever plans; measuring is the room `train`, reading with care `plan`.
 """

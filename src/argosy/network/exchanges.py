@@ -4,6 +4,7 @@ Shared by the timeline (which knows every rank) and the emulated clock (which is
 know how a pipeline orders its work.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,17 +14,24 @@ from argosy.network.wires import Served, Transfer, schedule
 
 
 def gradient_delay_ms(plan: Plan, stage: Stage, unit: int) -> float:
-    """Time from the start of the last micro-batch's backward to the moment that a unit's gradient is whole.
+    """Time from the start of the last micro-batch's backward to the moment that a unit's gradient is whole."""
+    delays_ms = gradient_delays_ms(plan, stage)
+    if unit not in delays_ms:
+        raise BadInputError(f"unit {unit} is not on the stage of layers {stage.first_layer}..{stage.end_layer}")
+    return delays_ms[unit]
+
+
+def gradient_delays_ms(plan: Plan, stage: Stage) -> dict[int, float]:
+    """Give that time for every unit that a stage holds.
 
     Backward runs the units from last to first, each for its share; a zero-bubble schedule does so in the part that it
     runs apart for the weights. A tied embedding on a last stage that is not the first too is ready with the head.
     """
-    if unit not in plan.held_units(stage):
-        raise BadInputError(f"unit {unit} is not on the stage of layers {stage.first_layer}..{stage.end_layer}")
+    work_ms = stage.backward_ms * (stage.weight_share if plan.schedule == "zero-bubble" else 1.0)
     units = plan.units(stage)
-    computed = unit if unit in units else plan.num_layers
-    done = sum(share for u, share in zip(units, stage.backward_shares, strict=True) if u >= computed)
-    return stage.backward_ms * (stage.weight_share if plan.schedule == "zero-bubble" else 1.0) * done
+    done = itertools.accumulate(reversed(stage.backward_shares))
+    delays_ms = {unit: work_ms * part for unit, part in zip(reversed(units), done, strict=True)}
+    return delays_ms | {unit: delays_ms[plan.num_layers] for unit in plan.held_units(stage) if unit not in delays_ms}
 
 
 def serve_exchanges(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:

@@ -5,7 +5,7 @@ Must not choose between plans.
 
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
-from argosy.plan.cost import efficiency
+from argosy.plan.alone import efficiency
 from argosy.plan.explain import marked, rate_text
 from argosy.plan.offers import Offer
 from argosy.plan.predict import Bound, predicted, time_draft

@@ -102,14 +102,17 @@ def row(plan: Plan, option: str) -> Row:
     )
 
 
-def summary_lines(plans: Sequence[Plan], goal: str) -> list[str]:
-    """Say how the chosen plan is split, what it is held against and what holds it back, and the next best."""
+def summary_lines(plans: Sequence[Plan], goal: str, width: int = LINE_WIDTH) -> list[str]:
+    """Say how the chosen plan is split, what it is held against and what holds it back, and the next best.
+
+    width: columns that there are; lines in columns keep to them, sentences are left to be folded.
+    """
     chosen, told = plans[0], predicted(plans[0])
     count = len(chosen.replicas)
     virtual = f" of {chosen.virtual_stages} virtual stages a chip" if chosen.virtual_stages > 1 else ""
     zero = f", {SHARDED[chosen.zero_stage]}" if chosen.zero_stage else ""
     lines = [f"{goal}, {count:,} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{virtual}{zero}:"]
-    lines += replica_lines(chosen)
+    lines += replica_lines(chosen, width)
     held = [f"{holdup.what} ({marked(share_text(holdup.share), chosen.emulated)})" for holdup in told.holdups]
     lines.append(f"bound: {told.bound_name}; this plan reaches {marked(share_text(told.efficiency), chosen.emulated)}.")
     if any(len(plan_chips(plan)) < len(plan_chips(chosen)) for plan in plans[1:]):
@@ -121,7 +124,7 @@ def summary_lines(plans: Sequence[Plan], goal: str) -> list[str]:
     return lines
 
 
-def replica_lines(plan: Plan) -> list[str]:
+def replica_lines(plan: Plan, width: int = LINE_WIDTH) -> list[str]:
     """Describe the replicas, those of like stages together."""
     likes: dict[object, list[Replica]] = {}
     for replica in plan.replicas:
@@ -133,15 +136,15 @@ def replica_lines(plan: Plan) -> list[str]:
     widths = [max(len(text[column]) for text in pure or texts) for column in range(len(texts[0]))]
     lines = []
     for text, alike in zip(texts, shown, strict=True):
-        lines += aligned(text, widths) if text in pure else mixed_lines(text, alike[0], widths[0])
+        lines += aligned(text, widths, width) if text in pure else mixed_lines(text, alike[0], widths[0])
     more = [f"  and {len(likes) - LINES_MAX} more kinds"] if len(likes) > LINES_MAX else []
     return [line.rstrip() for line in lines] + more
 
 
-def aligned(text: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Write one line in columns, or two where one would be too wide."""
+def aligned(text: Sequence[str], widths: Sequence[int], width: int) -> list[str]:
+    """Write one line in columns, or two where one would be wider than `width`."""
     head, *rest = [text[0].rjust(widths[0]), *(t.ljust(w) for t, w in zip(text[1:], widths[1:], strict=True))]
-    if sum(widths) + 3 * len(rest) + 2 <= LINE_WIDTH:
+    if sum(widths) + 3 * len(rest) + 2 <= width:
         return ["  " + "   ".join([head, *rest])]
     return ["  " + "   ".join([head, *rest[:2]]), " " * (widths[0] + 5) + "   ".join(rest[2:])]
 

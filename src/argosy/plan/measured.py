@@ -17,6 +17,9 @@ KIND = Profile(tables=()).kind
 DEGREES = ("tp", "cp", "ep", "microbatch_size")
 RECOMPUTES = ("none", "selective", "full")
 
+SPLIT_ALIKE = 4
+"""Unit and degrees come first in a layout."""
+
 Layout = tuple[str, int, int, int, int, str]
 """A unit in words, its TP, CP and EP degree, micro-batch size, and way of recompute."""
 
@@ -34,6 +37,16 @@ class Measured:
     def entry(self, chip: str, precision: str, sequence_length: int, layout: Layout) -> ProfileEntry | None:
         """Give what was measured for a unit laid out one way; None for a hole."""
         return self.entries.get((chip, precision, sequence_length), {}).get(layout)
+
+    def update_ms(self, chip: str, precision: str, sequence_length: int, layout: Layout) -> float:
+        """Give the optimizer's step of a unit; it does not depend on micro-batches, so any entry split alike will do.
+
+        Infinite for a hole.
+        """
+        table = self.entries.get((chip, precision, sequence_length), {})
+        return next(
+            (e.update_ms for other, e in table.items() if other[:SPLIT_ALIKE] == layout[:SPLIT_ALIKE]), math.inf
+        )
 
     def activation_bytes(self, precision: str, sequence_length: int, layout: Layout) -> int | None:
         """Give the most that a micro-batch was seen to keep for a unit, on any chip; None where nobody looked."""

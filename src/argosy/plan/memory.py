@@ -72,9 +72,17 @@ def unit_gb(setting: Setting, unit: int, holding: Holding) -> float:
         ).total
     key = ("activation", unit, way)
     if key not in setting.tables:
-        split = setting.split(way)
-        setting.tables[key] = activation_bytes(setting.shape, unit, setting.numerics, split, way.recompute)
+        setting.tables[key] = kept_bytes(setting, unit, way)
     return with_gaps(setting.tables[state_key] + holding.held * setting.tables[key])
+
+
+def kept_bytes(setting: Setting, unit: int, way: Way) -> int:
+    """Give what a micro-batch keeps for a unit from forward to backward: as measured, else by the formulas."""
+    if setting.measured:
+        asked = (setting.precision, setting.sequence_length, setting.layout(unit, way))
+        if (seen := setting.measured.activation_bytes(*asked)) is not None:
+            return seen
+    return activation_bytes(setting.shape, unit, setting.numerics, setting.split(way), way.recompute)
 
 
 def workspace_gb(setting: Setting, unit: int, holding: Holding) -> float:

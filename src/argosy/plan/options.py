@@ -13,7 +13,7 @@ from argosy.contracts.option import Option, Part, Size
 from argosy.contracts.plan import Plan, Prediction
 from argosy.model.shape import ModelShape
 from argosy.plan.folding import Folded, fold
-from argosy.plan.sizes import Progress, nodes_used, sized_plans
+from argosy.plan.sizes import Measured, Progress, nodes_used, sized_plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +40,16 @@ def options_for(
     fleet: str = "",
     valid_until_us: int | None = None,
     progress: Progress = lambda _done, _of: None,
+    measured: Measured | None = None,
 ) -> Offering:
     """Offer a job every set of classes that is worth having, each with a ladder of sizes, largest first.
 
-    job_id: what the scheduler calls the job; else its name. Raises NeverFitsError when nothing fits, BadInputError for
-    chips that the fleet does not have.
+    job_id: what the scheduler calls the job; else its name. measured: profiles, as for `plan_job`. Raises
+    NeverFitsError when nothing fits, BadInputError for chips that the fleet does not have.
     """
     ladders: dict[tuple[str, ...], dict[tuple[int, ...], Plan]] = {}
-    for plan in sized_plans(job, shape, classes, long_links, fleet=fleet, progress=progress):
+    plans = sized_plans(job, shape, classes, long_links, fleet=fleet, progress=progress, measured=measured)
+    for plan in plans:
         used = nodes_used(plan, classes)
         sizes = ladders.setdefault(tuple(used), {})
         known = sizes.get(tuple(used.values()))

@@ -42,7 +42,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """plans: those that no other beats, fastest first. beaten: the others' figures, for a picture."""
+    """What is left of many plans.
+
+    plans: those that no other beats, fastest first. beaten: the others' figures, for a picture.
+    """
 
     plans: tuple[Plan, ...]
     beaten: tuple[Figures, ...]

@@ -12,9 +12,10 @@ from argosy.model.shape import ModelShape
 from argosy.plan.bound import plan_of
 from argosy.plan.fit import never_fits, usable_classes
 from argosy.plan.offers import Offer, Progress, gather, polished
-from argosy.plan.question import make_search
+from argosy.plan.question import Measured, make_search
 
 ALTERNATIVES_MAX = 6
+MISSING_SHOWN = 5
 
 
 def plan_job(
@@ -26,18 +27,20 @@ def plan_job(
     fleet: str = "",
     seconds_left: float | None = None,
     progress: Progress = lambda _done, _of: None,
+    measured: Measured | None = None,
 ) -> tuple[Plan, ...]:
     """Plan a job; the first plan is the chosen one, the others are the best of other choices.
 
     seconds_left: until the objective's deadline, for this room knows no clock. progress: told how far the search is;
-    what it raises ends the search. Raises NeverFitsError when nothing fits,
-    and BadInputError for chips that the fleet does not have.
+    what it raises ends the search. measured: profiles; a chip that has one is planned by it alone. Raises
+    NeverFitsError when nothing fits, and BadInputError for chips that the fleet does not have.
     """
     usable, refusals = usable_classes(job, classes)
-    search = make_search(job, shape, long_links, fleet)
+    search = make_search(job, shape, long_links, fleet, measured)
     offers = gather(search, job, usable, progress)
     if not offers:
-        raise never_fits(search, job, usable, refusals)
+        missing = list(search.base.setting.missing)[:MISSING_SHOWN]
+        raise never_fits(search, job, usable, [*refusals, *missing])
     ranked = sorted(offers, key=lambda offer: rank(job, offer, seconds_left))
     best = polished(ranked[0])
     chosen = [best, *different(ranked, best)]

@@ -9,15 +9,18 @@ from argosy.contracts.fleet import LongLink
 from argosy.contracts.job import Job
 from argosy.model.shape import ModelShape
 from argosy.plan.drafts import Draft
+from argosy.plan.measured import Measured as Measured
 from argosy.plan.search import MICROBATCH_SIZES, RECOMPUTES, Search
 from argosy.plan.setting import Setting
 
 
-def make_search(job: Job, shape: ModelShape, long_links: Sequence[LongLink], fleet: str) -> Search:
-    """Make the search for a job's plans."""
+def make_search(
+    job: Job, shape: ModelShape, long_links: Sequence[LongLink], fleet: str, measured: Measured | None = None
+) -> Search:
+    """Make the search for a job's plans. measured: profiles, which go before the roofline."""
     train = job.train
     base = Draft(
-        setting=Setting(shape, train.sequence_length, train.precision),
+        setting=Setting(shape, train.sequence_length, train.precision, measured=measured),
         model=job.model,
         fleet=fleet,
         groups=(),

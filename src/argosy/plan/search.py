@@ -142,7 +142,10 @@ class Search:
 
         Stages of speeds v take layers / sum of v a micro-batch; one micro-batch alone takes all layers at the fastest.
         """
-        speeds = [1 / all_layers_ms(self.base.setting, layout, place) for place, _ in layout.runs]
+        alone_ms = [all_layers_ms(self.base.setting, layout, place) for place, _ in layout.runs]
+        if not all(map(math.isfinite, alone_ms)):
+            return math.inf
+        speeds = [1 / time_ms for time_ms in alone_ms]
         pace_ms = 1 / sum(speed * stages for speed, (_, stages) in zip(speeds, layout.runs, strict=True))
         return 1 / max(speeds) + (math.ceil(microbatches / layout.count) - 1) * pace_ms
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from argosy.model.describe import describe_unit
 from argosy.model.flops import train_flops_per_token
 from argosy.model.memory import Split
 from argosy.model.numerics import Numerics, numerics
 from argosy.model.shape import ModelShape
 from argosy.plan.curves import CURVES, Curve
+from argosy.plan.measured import Layout, Measured
 from argosy.plan.program import TRAINER, Program
 
 
@@ -19,8 +21,9 @@ from argosy.plan.program import TRAINER, Program
 class Setting:
     """What a job asks of every plan alike: the model, the sequence length in tokens, and the precision.
 
-    program: what trains. curves: how near real chips come to their data sheets. tables: what was worked out before for a class (by name), so that a setting belongs to one
-    fleet. missing: why entries of the cost tables are infinite, in the order they were met.
+    program: what trains. curves: how near real chips come to their data sheets. measured: profiles, which go before
+    curves. tables: what was worked out before for a class (by name), so that a setting belongs to one fleet. missing:
+    why entries of the cost tables are infinite, in the order they were met.
     """
 
     shape: ModelShape
@@ -29,6 +32,7 @@ class Setting:
     tables: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
     program: Program = TRAINER
     curves: tuple[Curve, ...] = CURVES
+    measured: Measured | None = field(default=None, repr=False)
     missing: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -51,6 +55,11 @@ class Setting:
     def flops_per_token(self) -> float:
         """FLOPs of training on one token, forward and backward, no recompute."""
         return train_flops_per_token(self.shape, self.sequence_length)
+
+    def layout(self, unit: int, way: "Way") -> Layout:
+        """Name a unit laid out one way as profiles do; only layers are recomputed."""
+        recompute = way.recompute if 0 <= unit < self.shape.num_layers else "none"
+        return describe_unit(self.shape, unit), way.tp, way.cp, way.ep, way.microbatch_size, recompute
 
     def split(self, way: "Way") -> Split:
         """Say how one micro-batch is laid over a stage's chips."""

@@ -5,7 +5,7 @@ What the scheduler's options and the Pareto front are made of. Must not know whi
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from argosy.contracts.errors import NeverFitsError
@@ -14,9 +14,11 @@ from argosy.contracts.job import Job, Objective
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.links import can_join
-from argosy.plan.offers import Progress as Progress
+from argosy.plan.measured import Measured as Measured
 from argosy.plan.planner import plan_job
 
+Progress = Callable[[int, int], None]
+"""Told how many sizes were planned, of how many."""
 # Each size has half the nodes of the one before, so no fleet has many more.
 SIZES_MAX = 24
 # Of more classes than this no pairs are tried: all together, those of each site, and each alone.
@@ -31,14 +33,15 @@ def sized_plans(
     *,
     fleet: str = "",
     progress: Progress = lambda _done, _of: None,
+    measured: Measured | None = None,
 ) -> list[Plan]:
     """Plan a job for every size of every set of classes worth trying; each plan is the fastest found for its nodes.
 
     A set is given fewer and fewer nodes until nothing fits. The job's chips.min and max and its power cap hold, the
-    rest of its objective does not. Raises what `plan_job` does when nothing fits at all.
+    rest of its objective does not. measured: profiles, as for `plan_job`. Raises what that does when nothing fits.
     """
     wanted = replace(job, objective=Objective(power_kw=job.objective.power_kw))
-    found = list(plan_job(wanted, shape, classes, long_links, fleet=fleet))
+    found = list(plan_job(wanted, shape, classes, long_links, fleet=fleet, measured=measured))
     allowed = [c for c in classes if not job.chips.allow or c.chip.name in job.chips.allow]
     # The names allowed were checked above; of a part of the fleet some would be unknown.
     wanted = replace(wanted, chips=replace(job.chips, allow=()))
@@ -51,7 +54,7 @@ def sized_plans(
             if sum(c.chips for c in members) < job.chips.minimum:
                 break
             try:
-                found += plan_job(wanted, shape, members, long_links, fleet=fleet)
+                found += plan_job(wanted, shape, members, long_links, fleet=fleet, measured=measured)
             except NeverFitsError:
                 break
     progress(count, count)

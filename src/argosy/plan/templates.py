@@ -5,6 +5,7 @@ not know how many replicas there are in all, nor the batch.
 """
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +95,9 @@ def make_template(setting: Setting, layout: Layout, links: Sequence[LongLink]) -
     """Cut the layers for a layout and time its stages; None where no cut fits in memory."""
     if len(layout.places) > setting.shape.num_layers or not may_hold(setting, layout):
         return None
-    ends = partition(stage_costs(setting, layout))
+    costs = stage_costs(setting, layout)
+    # What a profile does not hold takes forever.
+    ends = partition(costs) if all(math.isfinite(cost.layer_ms.sum() + cost.fixed_ms) for cost in costs) else None
     if ends is None:
         return None
     stages = timed_stages(setting, layout, ends)

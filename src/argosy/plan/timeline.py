@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Plan, Replica, Stage
-from argosy.network.exchanges import gathered, gradient_delay_ms, serve_exchanges, serve_gathers
+from argosy.network.exchanges import gathered, gradient_delays_ms, serve_exchanges, serve_gathers
 from argosy.network.wires import Served
 from argosy.plan.check import check_plan
 from argosy.plan.passes import passage
@@ -140,8 +140,11 @@ class Rules:
         self.plan = plan
         self.listed = listed
         self.gathered = gathered(plan)
-        delays: dict[tuple[int, int], float] = {}
-        self.delays = tuple(tuple(self.delay_ms(r, s, e.unit, delays) for r, s in e.members) for e in plan.exchanges)
+        known = {id(stage): stage for replica in plan.replicas for stage in replica.stages} if plan.exchanges else {}
+        delays = {key: gradient_delays_ms(plan, stage) for key, stage in known.items()}
+        self.delays = tuple(
+            tuple(delays[id(plan.replicas[r].stages[s])][e.unit] for r, s in e.members) for e in plan.exchanges
+        )
 
     def first(self) -> Step:
         """Time the very first step: no update came before it."""
@@ -167,14 +170,6 @@ class Rules:
             step_ms=max(computed_ms, exchanged_ms) + self.plan.barrier_ms,
             updated=updated,
         )
-
-    def delay_ms(self, replica: int, stage: int, unit: int, known: dict[tuple[int, int], float]) -> float:
-        """How long after its last work's start a stage has a unit's gradient; like stages are asked once."""
-        held = self.plan.replicas[replica].stages[stage]
-        key = (id(held), unit)
-        if key not in known:
-            known[key] = gradient_delay_ms(self.plan, held, unit)
-        return known[key]
 
     def passes(self, begins: Sequence[tuple[float, ...]]) -> list[Passage]:
         """Run forwards and backwards of every replica; equal replicas that begin alike are run once."""

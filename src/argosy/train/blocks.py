@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from argosy.comm.groups import Ranks, Seat, slice_holders, tp_slices
+from argosy.comm.groups import Seat, slice_holders, tp_slices
+from argosy.comm.sites import Ranks
 from argosy.contracts.plan import GRADIENT_BYTES, Plan
 from argosy.train.decoder import unit_of
 from argosy.train.tensor_parallel import split_dim
@@ -84,7 +85,9 @@ def parcels_of(plan: Plan, seat: Seat, parameters: Mapping[str, Sizes]) -> tuple
     holders: Ranks = ()
     for unit in completion_order(plan, seat):
         now = slice_holders(plan, unit, 0)
-        if not parcels or now != holders or room_bytes <= 0:
+        # Units apart lie together on one rank of virtual stages, but on another of the holders they may not.
+        apart = not parcels or abs(unit - parcels[-1][-1]) != 1
+        if apart or now != holders or room_bytes <= 0:
             parcels.append([])
             room_bytes, holders = plan.bucket_bytes, now
         parcels[-1].append(unit)

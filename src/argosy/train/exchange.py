@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from argosy.comm.buckets import FlatBucket
-from argosy.comm.groups import Groups, Seat
+from argosy.comm.groups import Groups, Seat, phased_units
 from argosy.contracts.plan import Plan
 from argosy.train.blocks import Block, Bucket, buckets_of
 from argosy.train.decoder import unit_of
@@ -38,7 +38,10 @@ class GradientExchange:
         self.whole_sizes = stage.whole_sizes
         self.buckets = buckets_of(plan, seat, stage.whole_sizes)
         device = next(iter(self.parameters.values())).device
-        self.flats = tuple(_flat(bucket, groups, reduce_dtype, device) for bucket in self.buckets)
+        phased = phased_units(plan)
+        self.flats = tuple(
+            _flat(bucket, groups, phased.intersection(bucket.units), reduce_dtype, device) for bucket in self.buckets
+        )
         self._tensor_group = groups.tensor
         self._order = tuple(dict.fromkeys(bucket.units for bucket in self.buckets))
         self._names: dict[Units, list[str]] = {units: [] for units in self._order}
@@ -144,6 +147,10 @@ class GradientExchange:
             start += parameter.numel()
 
 
-def _flat(bucket: Bucket, groups: Groups, dtype: torch.dtype, device: torch.device) -> FlatBucket:
+def _flat(
+    bucket: Bucket, groups: Groups, phased: frozenset[int], dtype: torch.dtype, device: torch.device
+) -> FlatBucket:
     lengths = tuple(max(1, sum(block.numel for block in segment)) for segment in bucket.segments)
-    return FlatBucket(lengths, bucket.owned, groups.exchange.get(bucket.members), dtype=dtype, device=device)
+    whole = groups.exchange.get(bucket.members)
+    group = groups.phased.get(bucket.members, whole) if phased else whole
+    return FlatBucket(lengths, bucket.owned, group, dtype=dtype, device=device)

@@ -52,6 +52,10 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
         (f"ZeRO stage {plan.zero_stage} (it runs 0 and 1)", plan.zero_stage not in (0, 1)),
         (f"precision {plan.precision!r} (it runs fp32 and bf16)", plan.precision not in ("fp32", "bf16")),
         (f"gradients exchanged in {plan.reduce_dtype!r} (fp32 and bf16)", plan.reduce_dtype not in ("fp32", "bf16")),
+        (
+            "exchanges by phases across sites with a sharded optimizer (ZeRO 1)",
+            plan.zero_stage == 1 and any(exchange.phased for exchange in plan.exchanges),
+        ),
         ("context parallelism", any(stage.cp != 1 for stage in stages)),
         ("expert parallelism", any(stage.ep != 1 for stage in stages)),
         ("selective recompute (it runs none and full)", any(s.recompute not in ("none", "full") for s in stages)),

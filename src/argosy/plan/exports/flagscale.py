@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from argosy.contracts.plan import Plan, Stage
 from argosy.model.shape import ModelShape
-from argosy.plan.exports.grid import Grid, grid_of, vendors_of
+from argosy.plan.exports.grid import Grid, expectation, grid_of, vendors_of
 from argosy.plan.exports.model_arguments import Arguments, model_arguments
 
 TOOL = "FlagScale"
@@ -34,6 +34,7 @@ def export_flagscale(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] |
         "pipeline_model_parallel_size": grid.places,
         **({"sequence_parallel": True} if any(mesh[0] > 1 for _, mesh in meshes) else {}),
         **({"use_distributed_optimizer": True} if plan.zero_stage == 1 else {}),
+        **({"overlap_grad_reduce": True} if grid.dp > 1 else {}),
         "precision": _precision(grid),
         **_recompute(grid),
         "hetero": _hetero(grid, meshes, mixed),
@@ -48,6 +49,7 @@ def export_flagscale(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] |
         f"# {plan.model} on {plan.world_size} ranks: the train configuration of {VERSION}.",
         "# Add data, tokenizer, optimizer and checkpoints. Each node has its own hetero_current_device_type: give it",
         "# by `type=` in the hostfile.",
+        *(f"# {note}" for note in expectation(plan)),
         "system:",
         *_yaml(system, 1),
         "",
@@ -67,6 +69,7 @@ def _check(grid: Grid) -> None:
         (plan.virtual_stages > 1, f"{plan.virtual_stages} virtual stages", "one stage a rank with meshes"),
         (plan.schedule != "1f1b" and grid.places > 1, f"schedule {plan.schedule}", "1f1b with meshes"),
         (any(stage.cp > 1 for stage in stages), "context parallelism", "CP 1 with meshes"),
+        (any(grid.shape.windows), "attention in windows", "models without, for its Megatron-LM is of July 2025"),
         (plan.zero_stage > 1, f"ZeRO {plan.zero_stage}", "ZeRO 0 and 1 with meshes"),
         (
             len(kinds[several]) > 1,

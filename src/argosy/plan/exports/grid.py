@@ -64,7 +64,7 @@ class Grid:
 
     def refused(self, what: str, allowed: str) -> BadInputError:
         """Make the error that says what of the plan stands in the way, and what the framework can say."""
-        return BadInputError(f"{self.tool} can't express this plan: {what}; it has {allowed}")
+        return BadInputError(f"{self.tool} can't express this plan: {what}; it takes {allowed}")
 
 
 def grid_of(plan: Plan, shape: ModelShape, tool: str) -> Grid:
@@ -107,6 +107,16 @@ def check_vendors(grid: Grid, vendors: Mapping[str, str]) -> None:
     found = vendors_of(grid, vendors)
     if len(found) > 1:
         raise grid.refused(f"chips of {' and '.join(found)}", "one communication library for all ranks")
+
+
+def expectation(plan: Plan) -> list[str]:
+    """Say what the plan expects, to be held beside what is measured; nothing where nothing was predicted."""
+    predicted = plan.prediction
+    if predicted is None:
+        return []
+    mark, chips = ("~", ", on emulated chips") if plan.emulated else ("", "")
+    step_s, rate = predicted.step_ms / 1e3, predicted.tokens_per_second
+    return [f"Expected: {mark}{step_s:.4g} s a step, {mark}{rate:,.0f} tokens/s{chips}."]
 
 
 def class_notes(grid: Grid) -> list[str]:

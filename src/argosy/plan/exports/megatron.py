@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
-from argosy.plan.exports.grid import Grid, check_vendors, class_notes, grid_of
+from argosy.plan.exports.grid import Grid, check_vendors, class_notes, expectation, grid_of
 from argosy.plan.exports.model_arguments import Arguments, model_arguments
 
 TOOL = "Megatron-LM"
@@ -29,8 +29,8 @@ def export_megatron(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] | 
         f'#   torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}" (with --nnodes and --nproc-per-node for '
         f"{plan.world_size} ranks)",
         "# Data, tokenizer, learning rate, steps and checkpoints are yours to add.",
-        *(f"# {note}" for note in class_notes(grid)),
-        *_environment(grid),
+        *(f"# {note}" for note in (*expectation(plan), *class_notes(grid))),
+        *_environment(arguments),
         "MEGATRON_ARGS=(",
         *(f"    {argument_line(name, value)}" for name, value in arguments.items()),
         ")",
@@ -146,7 +146,9 @@ def _recompute(grid: Grid) -> Arguments:
 
 def _sharding(grid: Grid) -> Arguments:
     """Say what is sharded over data-parallel ranks, and that gradients travel during backward, as plans count."""
-    made: Arguments = {"overlap-grad-reduce": True} if grid.dp > 1 else {}
+    if grid.dp * grid.stages[0].cp == 1:
+        return {}
+    made: Arguments = {"overlap-grad-reduce": True}
     if grid.plan.zero_stage == 0:
         return made
     made |= {"use-distributed-optimizer": True}
@@ -171,9 +173,9 @@ def _precision(grid: Grid) -> Arguments:
     return made | {"grad-reduce-in-bf16": True} if reduced == "bf16" else made
 
 
-def _environment(grid: Grid) -> list[str]:
-    """Say what Megatron-LM demands of the environment: one queue of kernels where TP or CP overlap, none with FSDP."""
-    tp, cp = grid.one_tp()
-    if grid.plan.zero_stage > 1 or tp * cp == 1:
+def _environment(arguments: Arguments) -> list[str]:
+    """Say what Megatron-LM demands of the environment: one queue of kernels where TP or CP overlap, but for FSDP."""
+    alone = arguments["tensor-model-parallel-size"] == arguments["context-parallel-size"] == 1
+    if alone or "use-megatron-fsdp" in arguments:
         return []
     return ["export CUDA_DEVICE_MAX_CONNECTIONS=1  # needed before Blackwell"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
-from argosy.plan.exports.grid import Grid, check_vendors, class_notes, grid_of
+from argosy.plan.exports.grid import Grid, check_vendors, class_notes, expectation, grid_of
 from argosy.plan.exports.torchtitan_flavors import Flavor, find_flavor
 
 TOOL = "torchtitan"
@@ -22,6 +22,8 @@ SCHEDULES = {
 }
 DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
 LLAMA3_KEYS = ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+
+ENTROPY = "CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec))"
 
 Fields = dict[str, object]
 """Name -> value, or a text of Python where it is a Code."""
@@ -45,10 +47,7 @@ def export_torchtitan(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] 
     full = bool(any(grid.recomputed("full")))
     fields: Fields = {
         "model_spec": Code("model_spec"),
-        "loss": Code(
-            "ChunkedLossWrapper.Config("
-            "loss_fn=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec)))"
-        ),
+        "loss": Code(_call("ChunkedLossWrapper.Config", {"loss_fn": Code(ENTROPY)}, 8)),
         "optimizer": Code("default_adamw(lr=3e-4)"),
         "dataloader": Code('HuggingFaceTextDataLoader.Config(dataset="c4")'),
         "training": Code(_call("TrainingConfig", _training(grid), 8)),
@@ -60,7 +59,7 @@ def export_torchtitan(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] 
 
 def _head(grid: Grid, flavor: Flavor, full: bool) -> list[str]:
     plan = grid.plan
-    notes = class_notes(grid)
+    notes = [*expectation(plan), *class_notes(grid)]
     if grid.places == 1 and grid.microbatches > 1 and grid.dp > 1:
         notes.append(
             f"Gradients are summed after each of {grid.microbatches} micro-batches; the plan counts them once a step."
@@ -206,7 +205,7 @@ def _check(grid: Grid) -> None:
         (
             shape.tied_embeddings and grid.places > 1,
             "a tied embedding on a pipeline",
-            "tied embeddings without pipeline alone",
+            "tied embeddings without a pipeline",
         ),
         (grid.ep > 1 and tp > 1, "experts cut by TP within EP", "whole experts on each rank of EP"),
         (

@@ -1,0 +1,62 @@
+"""The picture of a Pareto front: throughput over price, or over power or chips where no price is known.
+
+Chooses what is drawn and how it is named; `cli.scatter` draws.
+"""
+
+from html import escape
+from pathlib import Path
+
+from argosy.cli.files import write_text
+from argosy.cli.inputs import Inputs
+from argosy.cli.scatter import Point, scatter_chart, value_text
+from argosy.contracts.errors import BadInputError
+from argosy.plan.explain import chips_text
+from argosy.plan.pareto import Figures, Front, figures_of
+
+COST = "$ per 1T tokens"
+PICTURES = (".svg", ".html")
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture's name that is of no known kind."""
+    if path.suffix.lower() not in PICTURES:
+        raise BadInputError(f"--plot {path}: write a name that ends in {' or '.join(PICTURES)}")
+
+
+def write_front(path: Path, front: Front, inputs: Inputs) -> None:
+    """Draw a front into a file: an SVG, or a page that holds it."""
+    picture = front_svg(front, inputs)
+    if path.suffix.lower() == ".html":
+        title = escape(f"{inputs.job.model} on {inputs.fleet.name}")
+        head = f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
+        picture = f'{head}<body style="margin:0">{picture}</body></html>'
+    write_text(path, picture + "\n")
+
+
+def front_svg(front: Front, inputs: Inputs) -> str:
+    """Draw throughput over price, or over power or chips where no price is known."""
+    figures = [figures_of(plan) for plan in front.plans]
+    everything = [*figures, *front.beaten]
+    label, name = "chips", "chips"
+    for field, text in (("power_kw", "rated power of the chips in use, kW"), ("cost_per_trillion_tokens", COST)):
+        if all(getattr(each, field) for each in everything):
+            name, label = field, text
+    emulated = any(plan.emulated for plan in front.plans)
+    mark = "~" if emulated else ""
+
+    def point(each: Figures, text: str = "") -> Point:
+        told = f"{mark}{value_text(each.tokens_per_second)} tokens/s at {value_text(getattr(each, name))}"
+        more = f"{text or f'{each.chips:,} chips'}: {told} ({label})"
+        return Point(x=float(getattr(each, name)), y=each.tokens_per_second, label=text, more=more)
+
+    train = inputs.job.train
+    asked = f"{train.global_batch_size:,} x {train.sequence_length:,} tokens a step"
+    return scatter_chart(
+        [point(each, chips_text(plan)) for each, plan in zip(figures, front.plans, strict=True)],
+        [point(each) for each in front.beaten],
+        title=f"{inputs.job.model} on {inputs.fleet.name}: {asked}{' (emulated)' if emulated else ''}",
+        note="filled: plans that no other beats in speed, price, power and chips together; "
+        "line: in the two shown here; hollow: the others tried",
+        x_label=label,
+        y_label=f"tokens/s{' (emulated)' if emulated else ''}",
+    )

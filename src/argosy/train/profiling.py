@@ -1,0 +1,215 @@
+"""Times the trainer's own layers on this machine's device, one unit of the model at a time.
+
+What runs is what a rank runs: the stage's module forward and backward with gradients that add up, the loss behind the
+head, AdamW as the trainer calls it. Exchanges are left out, so there is one rank to a stage. Knows nothing of plans.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.profile import ProfileEntry
+from argosy.model.describe import describe_unit
+from argosy.model.shape import ModelShape, trainer_refusal
+from argosy.train.decoder import StageModel
+from argosy.train.stage import DTYPES
+
+# So many like layers are run one after another, so that none finds its weights in a cache that a real stage would miss.
+STACK_MAX = 4
+WARMUPS, RUNS_MIN, RUNS_MAX = 2, 5, 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to measure. device: torch's name. threads: of one rank, 0 leaves torch's own choice.
+
+    seconds: how long to time each piece of work for, at least RUNS_MIN and at most RUNS_MAX times.
+    """
+
+    shape: ModelShape
+    sequence_length: int
+    precision: str
+    microbatch_sizes: tuple[int, ...]
+    recomputes: tuple[str, ...]
+    device: str = "cpu"
+    threads: int = 0
+    seconds: float = 0.5
+
+
+def measure(asked: Asked, copies: int = 1) -> tuple[ProfileEntry, ...]:
+    """Measure every kind of unit; with several copies at once, as ranks that share a machine run, their mean.
+
+    Raises BadInputError for a model that the trainer can't run.
+    """
+    if refusal := trainer_refusal(asked.shape):
+        raise BadInputError(refusal)
+    if copies == 1:
+        return tuple(entries(asked))
+    # Fresh processes: a fork of one whose torch has threads may hang.
+    with ProcessPoolExecutor(max_workers=copies, mp_context=get_context("spawn")) as pool:
+        found = list(pool.map(_measure_alone, [asked] * copies))
+    return tuple(_mean(same) for same in zip(*found, strict=True))
+
+
+def _measure_alone(asked: Asked) -> tuple[ProfileEntry, ...]:
+    return tuple(entries(asked))
+
+
+def _mean(same: tuple[ProfileEntry, ...]) -> ProfileEntry:
+    return replace(
+        same[0],
+        forward_ms=statistics.fmean(entry.forward_ms for entry in same),
+        backward_ms=statistics.fmean(entry.backward_ms for entry in same),
+        update_ms=statistics.fmean(entry.update_ms for entry in same),
+    )
+
+
+def entries(asked: Asked) -> Iterator[ProfileEntry]:
+    """Measure every kind of unit in every way asked for."""
+    if asked.threads:
+        torch.set_num_threads(asked.threads)
+    shape = asked.shape
+    for stack in unit_stacks(shape):
+        layer = 0 <= stack[0] < shape.num_layers
+        for size in asked.microbatch_sizes:
+            for recompute in asked.recomputes if layer else ("none",):
+                yield measure_stack(asked, stack, size, recompute)
+
+
+def unit_stacks(shape: ModelShape) -> list[tuple[int, ...]]:
+    """List the embedding, some layers of each kind, and the head."""
+    kinds: dict[str, list[int]] = {}
+    for layer in range(shape.num_layers):
+        kinds.setdefault(describe_unit(shape, layer), []).append(layer)
+    layers = [tuple(same[:STACK_MAX]) for same in kinds.values()]
+    return [(-1,), *layers, (shape.num_layers,)]
+
+
+def measure_stack(asked: Asked, stack: tuple[int, ...], size: int, recompute: str) -> ProfileEntry:
+    """Measure one unit, or a few like ones of which the mean is taken."""
+    model = StageModel(
+        asked.shape,
+        stack,
+        sequence_length=asked.sequence_length,
+        compute_dtype=DTYPES[asked.precision],
+        recompute=recompute == "full",
+    ).to(asked.device)
+    run = Run(asked, model, stack, size)
+    forward_ms, backward_ms = run.times_ms()
+    return ProfileEntry(
+        unit=describe_unit(asked.shape, stack[0]),
+        forward_ms=forward_ms / len(stack),
+        backward_ms=backward_ms / len(stack),
+        update_ms=update_ms(asked, model) / len(stack),
+        activation_bytes=run.kept_bytes() // len(stack),
+        microbatch_size=size,
+        recompute=recompute,
+    )
+
+
+class Run:
+    """One micro-batch through a stage's module, there and back."""
+
+    def __init__(self, asked: Asked, model: StageModel, stack: tuple[int, ...], size: int) -> None:
+        self.asked, self.model = asked, model
+        shape, device = asked.shape, asked.device
+        tokens = torch.randint(shape.vocab_size, (size, asked.sequence_length), device=device)
+        hidden = torch.randn(size, asked.sequence_length, shape.hidden_size, device=device)
+        self.first, self.targets = stack[0] < 0, tokens if stack[-1] == shape.num_layers else None
+        self.input = tokens if self.first else hidden.to(DTYPES[asked.precision])
+
+    def forward(self) -> Tensor:
+        """Give the stage's output, or the loss behind the head."""
+        value = self.input if self.first else self.input.detach().requires_grad_()
+        output: Tensor = self.model(value)
+        if self.targets is None:
+            return output
+        return F.cross_entropy(output.float().flatten(0, 1), self.targets.flatten(), reduction="sum")
+
+    def times_ms(self) -> tuple[float, float]:
+        """Time forward and backward apart; gradients add up, as over a step's micro-batches."""
+        forwards: list[float] = []
+        backwards: list[float] = []
+        gradient: Tensor | None = None
+        ends_s = 0.0
+        while len(backwards) < RUNS_MIN or (time.perf_counter() < ends_s and len(backwards) < RUNS_MAX):
+            begun_s = self._now_s()
+            output = self.forward()
+            middle_s = self._now_s()
+            if gradient is None and self.targets is None:
+                gradient = torch.randn_like(output)
+            torch.autograd.backward(output, gradient)
+            forwards.append(middle_s - begun_s)
+            backwards.append(self._now_s() - middle_s)
+            if len(backwards) == WARMUPS and not ends_s:
+                forwards, backwards = [], []
+                ends_s = time.perf_counter() + self.asked.seconds
+        return statistics.median(forwards) * 1e3, statistics.median(backwards) * 1e3
+
+    def kept_bytes(self) -> int:
+        """Add up what autograd keeps from forward to backward, each memory once, parameters left out."""
+        own = {tensor.untyped_storage().data_ptr() for tensor in (*self.model.parameters(), *self.model.buffers())}
+        kept: dict[int, int] = {}
+
+        def pack(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            output = self.forward()
+        del output
+        return sum(kept.values())
+
+    def _now_s(self) -> float:
+        return now_s(self.asked.device)
+
+
+def update_ms(asked: Asked, model: StageModel) -> float:
+    """Time AdamW and what comes with it: the gradient's norm and its clipping."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    gradients = [torch.randn_like(parameter) for parameter in parameters]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, foreach=False)
+
+    def step() -> None:
+        torch.stack([gradient.square().sum() for gradient in gradients]).sum()
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.mul(0.5)
+        optimizer.step()
+
+    return median_ms(step, asked)
+
+
+def median_ms(work: Callable[[], None], asked: Asked) -> float:
+    """Time a piece of work often enough, and take the median."""
+    for _ in range(WARMUPS):
+        work()
+    times: list[float] = []
+    ends_s = time.perf_counter() + asked.seconds
+    while len(times) < RUNS_MIN or (time.perf_counter() < ends_s and len(times) < RUNS_MAX):
+        begun_s = now_s(asked.device)
+        work()
+        times.append(now_s(asked.device) - begun_s)
+    return statistics.median(times) * 1e3
+
+
+def now_s(device: str) -> float:
+    """Give the time when a device has done all that it was given; of a CPU the time that it worked for this process."""
+    if device == "cpu":
+        return time.process_time()
+    torch.accelerator.synchronize()
+    return time.perf_counter()
+
+
+def device_name(device: str) -> str:
+    """Give a device's own name, for the profile."""
+    return "CPU" if device == "cpu" else str(torch.cuda.get_device_name() if device == "cuda" else device)

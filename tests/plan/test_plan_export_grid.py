@@ -1,0 +1,78 @@
+"""What every framework's one grid of ranks asks of a plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from argosy.contracts.errors import BadInputError
+from argosy.plan.exports.formats import FORMATS, find_exporter
+from argosy.plan.exports.grid import check_vendors, class_notes, grid_of
+from support.exports import make_plan, make_replica, named_shape
+
+SHAPE = named_shape("llama-3-8b")
+EVEN = make_replica([16, 16])
+
+
+class TestAlike:
+    @pytest.mark.parametrize(
+        ("other", "reason"),
+        [
+            (make_replica([15, 17], 4), r"layers 16\+16, replica 2 \(north/fast\) has 15\+17"),
+            (make_replica([32], 4), r"layers 16\+16, replica 2 \(north/fast\) has 32"),
+            (make_replica([16, 16], tp=2), "TP 1, .* has 2"),
+            (make_replica([16, 16], 7), "micro-batches 4, .* has 7"),
+            (make_replica([16, 16], 4, 2), "micro-batches of size 1, .* has 2"),
+            (make_replica([16, 16], recompute="full"), "recompute none, .* has full of 16"),
+        ],
+    )
+    def test_replicas_that_differ(self, other: object, reason: str) -> None:
+        """Replicas that differ are refused by the first thing in which they do, with the replica that does."""
+        plan = make_plan(SHAPE, EVEN, other)  # type: ignore[arg-type]
+        with pytest.raises(
+            BadInputError, match=rf"X can't .*: replica 1 \(north/fast\) has {reason}; it takes the same"
+        ):
+            grid_of(plan, SHAPE, "X")
+
+    def test_another_model(self) -> None:
+        """A plan of another model is refused before anything is written."""
+        with pytest.raises(BadInputError, match=r"the plan is for 32 layers, .* llama-3-70b has 80"):
+            grid_of(make_plan(SHAPE, EVEN), named_shape("llama-3-70b"), "X")
+
+    def test_a_plan_with_a_gap(self) -> None:
+        """A plan that loses a layer is no plan: it is refused whatever the framework."""
+        stages = (EVEN.stages[0], replace(EVEN.stages[1], first_layer=17))
+        with pytest.raises(BadInputError, match=r"layers 17\.\.32; it must begin at 16"):
+            grid_of(make_plan(SHAPE, replace(EVEN, stages=stages)), SHAPE, "X")
+
+
+class TestChips:
+    def test_where_ranks_go(self) -> None:
+        """Where classes differ, ranks are named by place, then replica: what runs must be started in that order."""
+        pair = make_replica([16, 16], tp=2, chip_class=["north/fast", "south/slow"])
+        grid = grid_of(make_plan(SHAPE, pair, pair), SHAPE, "X")
+        assert class_notes(grid) == ["ranks 0-3: north/fast", "ranks 4-7: south/slow"]
+        assert class_notes(grid_of(make_plan(SHAPE, EVEN), SHAPE, "X")) == []
+
+    def test_vendors(self) -> None:
+        """Chips of two vendors share no communication library; of one vendor they do, and unknown ones may."""
+        pair = make_replica([16, 16], chip_class=["north/fast", "south/slow"])
+        grid = grid_of(make_plan(SHAPE, pair), SHAPE, "X")
+        check_vendors(grid, {"north/fast": "Acme", "south/slow": "Acme"})
+        check_vendors(grid, {"north/fast": "Acme"})
+        with pytest.raises(BadInputError, match="chips of Acme and Bolt; it takes one communication library"):
+            check_vendors(grid, {"north/fast": "Acme", "south/slow": "Bolt"})
+
+
+class TestFormats:
+    def test_unknown(self) -> None:
+        """An unknown format is answered with those there are and the nearest."""
+        with pytest.raises(BadInputError, match=r"'megatorn'; there are megatron, .*; did you mean megatron\?"):
+            find_exporter("megatorn")
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_repeats(self, name: str) -> None:
+        """The same plan gives the same text, byte by byte, and the text ends with a line."""
+        plan = make_plan(SHAPE, EVEN, EVEN)
+        first, second = (FORMATS[name](plan, SHAPE, None) for _ in range(2))
+        assert first == second
+        assert first.endswith("\n")
