@@ -5,10 +5,11 @@
 sailor_clean: 33 measured runs of eth-easl/sailor (three suspects left out), timed from its profiles with two rules of
 our own (below); sailor_simulator: the same runs by Sailor's arithmetic; sailor_gh200: the clean GH200 runs, which are
 those whose memory was measured on one kind of chip. The rest are published runs (published.csv), timed by the planner's
-own cost model and timeline from shapes: one figure a chip kind is fitted (the share of peak that matrix products reach,
-`argosy.plan.curves`), on every other row of each set, and scores the rows between, both ways, so that no row is scored
-by a figure that saw it; a table with one row of a chip is scored by the planner's own curve. time_mape_unfitted: all
-rows by the planner's own curves, as `argosy plan` has them.
+own cost model and timeline from shapes. One curve a chip kind is fitted (`argosy.plan.curves`: the share of peak that
+large matrix products reach, and what each takes to start) on every other row of each set, and scores the rows between,
+both ways, so that no row is scored by a curve that saw it; a table with one row of a chip is scored by the planner's
+own curve. time_mape_unfitted: all rows by the planner's own curves, as `argosy plan` has them. flagperf: runs in 16
+bits of FlagOpen/FlagPerf, which took no part in fits nor in the choice of any constant, by the planner's own curves.
 time_mape, memory_mape: means of absolute relative errors; null where nothing was measured.
 
 Rules for measured runs. A boundary's activations cross once, on one network port of the node (the ranks of a TP group
@@ -17,7 +18,7 @@ gradients at the node's rate; Sailor's arithmetic has each rank's share at one p
 every chip has its own port and a fraction of the time where they share one. No figure is fitted, but both rules were
 found by looking at these same runs. Likewise the published rows' model: its form and constants (what a program fuses
 and hides, how virtual stages are taken where a source is silent) were settled with all rows in sight; only the fitted
-figure is kept from what it scores.
+curve is kept from what it scores.
 """
 
 import argparse
@@ -31,8 +32,9 @@ from pathlib import Path
 from typing import Any
 
 from argosy.contracts.errors import ArgosyError, BadInputError
+from argosy.plan.curves import Curve
 from published_plans import curve_for, fit, predict_s
-from published_rows import FAMILIES, SETS, read_runs
+from published_rows import FAMILIES, HELD_OUT, SETS, Run, read_runs
 from sailor_data import (
     BUCKET_BYTES,
     MEASURED_PROCESS_BYTES,
@@ -147,35 +149,41 @@ def peak_bytes(plan: PlanForm, setting: Setting) -> float:
     )
 
 
-def published_residuals(path: Path) -> tuple[list[Residual], list[str], dict[str, list[float]]]:
-    """Predict the published runs; also which rows were left out, and the two figures fitted for each kind of chip."""
+def published_residuals(path: Path) -> tuple[list[Residual], list[str], dict[str, list[list[float]]]]:
+    """Predict the published runs; also which rows were left out, and the two curves fitted for each kind of chip."""
     runs, skipped = read_runs(path)
-    found, curves = [], {}
+    found: list[Residual] = []
+    fitted: dict[str, list[list[float]]] = {}
     for family in FAMILIES:
-        rows = [run for run in runs if run.family == family]
+        rows = [run for run in runs if run.family == family and run.group not in HELD_OUT]
         by_set = [[run for run in rows if run.group == group] for group in SETS]
         halves = [run for row in by_set for run in row[::2]], [run for row in by_set for run in row[1::2]]
         if not rows:
             continue
-        own = curve_for(rows[0]).products
-        curves[family] = [fit(half) for half in halves] if halves[1] else [own] * 2
-        for scored, reached in zip(halves, reversed(curves[family]), strict=True):
-            found += [
-                Residual(
-                    group=run.group,
-                    name=f"{run.name} {run.recompute} {run.chips} {family}",
-                    predicted_s=predict_s(run, reached),
-                    measured_s=run.measured_s,
-                    unfitted_s=predict_s(run),
-                )
-                for run in scored
-            ]
-    return found, skipped, curves
+        curves = [fit(half) for half in halves] if halves[1] else [curve_for(rows[0])] * 2
+        fitted[family] = [[curve.products, curve.start_ms] for curve in curves]
+        for scored, curve in zip(halves, reversed(curves), strict=True):
+            found += [residual(run, curve) for run in scored]
+    held_out = [run for run in runs if run.group in HELD_OUT]
+    found += [residual(run, None) for run in held_out]
+    return found, skipped, fitted
+
+
+def residual(run: Run, curve: Curve | None) -> Residual:
+    """Predict a published run by a curve and by the planner's own; None: by the planner's own alone."""
+    own_s = predict_s(run)
+    return Residual(
+        group=run.group,
+        name=f"{run.name} {run.recompute} {run.chips} {run.chip}",
+        predicted_s=predict_s(run, curve) if curve else own_s,
+        measured_s=run.measured_s,
+        unfitted_s=own_s,
+    )
 
 
 def summary(residuals: Sequence[Residual]) -> dict[str, dict[str, float | int | None]]:
     """Give every set's count and mean errors."""
-    names = dict.fromkeys(["sailor_clean", "sailor_gh200", "sailor_simulator", *SETS])
+    names = dict.fromkeys(["sailor_clean", "sailor_gh200", "sailor_simulator", *SETS, *HELD_OUT])
     return {name: _errors([r for r in residuals if r.group == name]) for name in names}
 
 

@@ -73,6 +73,8 @@ CASES = (
         model="models/moe-1t.json",
         sequence_length=4096,
         batch=16384,
+        gbps=51200.0,
+        km=20.0,
         nodes=(
             ("east", "h100-sxm", 2000),
             ("east", "a800-sxm-80gb", 1500),

@@ -87,6 +87,9 @@ def drawn_pipes(dice: random.Random, schedule: str, virtual: int) -> list[Pipe]:
         microbatches = dice.randint(1 if schedule == "gpipe" else places, places + 6)
         if virtual > 1:
             microbatches = places * dice.randint(1, 2)
+        if schedule == "zero-bubble":
+            # What torch can deal into rounds.
+            microbatches -= microbatches % (microbatches // places)
         pipes.append(
             Pipe(
                 sites=("north",) * north + ("south",) * (places - north),
@@ -114,6 +117,7 @@ def replica_of(dice: random.Random, pipe: Pipe, layer_ms: float) -> Replica:
                 backward_ms=2 * forward_ms,
                 backward_shares=tuple(weight / sum(weights) for weight in weights),
                 update_ms=dice.uniform(1, 6),
+                weight_share=dice.uniform(0.3, 0.6),
             )
         )
     payload_bytes = dice.uniform(1e4, 4e5)

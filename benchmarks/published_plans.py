@@ -13,9 +13,8 @@ from argosy.contracts.fleet import Chip, ChipClass
 from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Send, Stage, Wire
 from argosy.fleet.catalogue import load_catalogue
 from argosy.network.wires import send_ms
-from argosy.plan.alone import wire_efficiency
 from argosy.plan.cost import UnitCost, gradient_bytes, payload_bytes, unit_cost, update_ms
-from argosy.plan.curves import CURVES, Curve, curve_of
+from argosy.plan.curves import CURVES, Curve, curve_of, wire_efficiency
 from argosy.plan.links import SITE_ONE_WAY_MS, ring_bytes, scale_up_gbytes_s
 from argosy.plan.setting import Setting, Way
 from argosy.plan.timeline import steady
@@ -23,15 +22,17 @@ from published_rows import Run
 
 NODE_CHIPS = 8
 SHARDED_SHARE = 0.75
-FIT_STEP_MIN = 0.003
-# Network ports of the published machines, Gb/s a chip: Selene and the A100s of MegaScale 200, H100s 400.
-PORT_GBPS = {"A100": 200.0, "H100": 400.0}
+# What is tried: starts of a product, and shares of the peak no finer than this.
+STARTS_MS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08)
+FIT_STEP_MIN = 0.006
+# Network ports of the published machines, Gb/s a chip: A100s (Selene, MegaScale) 200, H100s 400, FlagPerf's H800s 200.
+PORT_GBPS = {"a100-sxm-80gb": 200.0, "a800-sxm-80gb": 200.0, "h100-sxm": 400.0, "h800-sxm": 200.0}
 CHIP_TABLE = load_catalogue().chips
 
 
-def predict_s(run: Run, reached: float | None = None) -> float:
-    """Time one step of a published run in seconds; reached: share of the peak in place of the planner's own."""
-    curves = CURVES if reached is None else (replace(curve_for(run), products=reached), *CURVES)
+def predict_s(run: Run, curve: Curve | None = None) -> float:
+    """Time one step of a published run in seconds; curve: in place of the planner's own for its chips."""
+    curves = CURVES if curve is None else (curve, *CURVES)
     return steady(plan_of(run, curves)).step_ms / 1e3
 
 
@@ -40,25 +41,32 @@ def curve_for(run: Run) -> Curve:
     return curve_of(CHIP_TABLE[run.chip])
 
 
-def fit(runs: Sequence[Run]) -> float:
-    """Find the share of the peak with the least mean error on these runs, by ever finer steps around the best."""
-    best, step = 0.6, 0.1
-    while step > FIT_STEP_MIN:
-        near = [best + step * by for by in (-2, -1, 0, 1, 2)]
-        best = min(near, key=lambda part: mape(runs, round(part, 4)))
-        step /= 2
-    return round(best, 4)
+def fit(runs: Sequence[Run]) -> Curve:
+    """Find the curve of matrix products with the least mean error on these runs of one kind of chip.
+
+    For each start, the share of the peak by ever finer steps around the best.
+    """
+    own = curve_for(runs[0])
+    best = []
+    for start_ms in STARTS_MS:
+        share, step = 0.6, 0.1
+        while step > FIT_STEP_MIN:
+            near = [round(share + step * by, 4) for by in (-2, -1, 0, 1, 2)]
+            share = min(near, key=lambda part: mape(runs, replace(own, products=part, start_ms=start_ms)))
+            step /= 2
+        best.append(replace(own, products=share, start_ms=start_ms))
+    return min(best, key=lambda curve: mape(runs, curve))
 
 
-@lru_cache(maxsize=1024)
-def error(run: Run, reached: float) -> float:
+@lru_cache(maxsize=65536)
+def error(run: Run, curve: Curve) -> float:
     """Give a run's absolute relative error."""
-    return abs(predict_s(run, reached) / run.measured_s - 1)
+    return abs(predict_s(run, curve) / run.measured_s - 1)
 
 
-def mape(runs: Iterable[Run], reached: float) -> float:
+def mape(runs: Iterable[Run], curve: Curve) -> float:
     """Give the mean of absolute relative errors."""
-    errors = [error(run, reached) for run in runs]
+    errors = [error(run, curve) for run in runs]
     return sum(errors) / len(errors)
 
 
@@ -106,7 +114,7 @@ def chip_class(run: Run) -> ChipClass:
         chip=chip,
         chips_per_node=NODE_CHIPS,
         nodes=-(-run.chips // NODE_CHIPS),
-        nic_gbps=NODE_CHIPS * PORT_GBPS[run.family],
+        nic_gbps=NODE_CHIPS * PORT_GBPS[run.chip],
     )
 
 
@@ -148,7 +156,7 @@ def make_stage(
 
 def boundary_wire(run: Run, place: ChipClass) -> Wire:
     """Find the wire between stages: a chip's own port, or the node's link where all of a run is one node."""
-    gbps = scale_up_gbytes_s(place) * 8 if run.chips <= NODE_CHIPS else PORT_GBPS[run.family]
+    gbps = scale_up_gbytes_s(place) * 8 if run.chips <= NODE_CHIPS else PORT_GBPS[run.chip]
     return Wire(name="boundary", gbps=gbps * wire_efficiency(place), one_way_ms=SITE_ONE_WAY_MS)
 
 
@@ -177,7 +185,7 @@ def ring_wires(run: Run, place: ChipClass) -> tuple[Wire, ...]:
     members = min(run.dp * run.cp, max(1, NODE_CHIPS // run.tp))
     inside = run.dp * run.cp == members
     gbps = scale_up_gbytes_s(place) * 8
-    gbps = gbps if inside else min(gbps, PORT_GBPS[run.family] * members)
+    gbps = gbps if inside else min(gbps, PORT_GBPS[run.chip] * members)
     gbps *= wire_efficiency(place)
     return tuple(
         Wire(name=ring_name(index), gbps=gbps, one_way_ms=SITE_ONE_WAY_MS, shared=True) for index in range(run.pp)

@@ -26,6 +26,8 @@ SETS = {
     "megascale_megatron": ("(Megatron-LM) (stored", "Fig 9 (Megatron-LM)"),
     "megascale": ("(MegaScale) (stored", "Fig 9 (MegaScale)"),
 }
+# Sets that no curve is fitted on and no constant was chosen by.
+HELD_OUT = {"flagperf": ("FlagOpen/FlagPerf",)}
 # Table 5 of arXiv 2205.05198 as calculon-ai/calculon @caa4b11 calculon/llm/validation.py repeats it: the halves of the
 # eight runs that published.csv lacks, seconds of a step. (model, recompute) -> seconds.
 VALIDATED_S = {
@@ -38,14 +40,21 @@ SPLIT_COLUMNS = frozenset(("tp", "pp", "dp", "cp", "ep", "interleave", "micro_ba
 SHAPE_COLUMNS = frozenset(("layers", "hidden", "heads", "kv_heads", "ffn", "vocab"))
 TOLD_COLUMNS = frozenset(("source", "model", "chip", "tokens_per_s", "step_time_s", "tflops_per_chip", "mfu", "note"))
 # The chips of the sets by what their names hold, longest first: in the catalogue, and as fits are told apart.
-CHIPS = {"A100": ("a100-sxm-80gb", "A100"), "H100": ("h100-sxm", "H100")}
-FAMILIES = tuple(family for _, family in CHIPS.values())
+CHIPS = {
+    "A100": ("a100-sxm-80gb", "A100"),
+    "A800": ("a800-sxm-80gb", "A100"),
+    "H100": ("h100-sxm", "H100"),
+    "H800": ("h800-sxm", "H100"),
+}
+FAMILIES = tuple(dict.fromkeys(family for _, family in CHIPS.values()))
 PEAK_TFLOPS = {"A100": 312.0, "H100": 989.4}
+PRECISIONS = ("", "bf16", "fp16", "amp")
 # Programs of 2021 cut no norms along the sequence; those of 2023 on fuse attention and hide part of their exchanges.
 MEGATRON_2021 = replace(MEGATRON_2022, name="megatron-2021", sequence_parallel=False)
 FUSED = replace(MEGATRON, name="megatron-fused", score_bytes=0, statistic_bytes=4)
 MEGATRON_CORE = Program(name="megatron-core", numerics=FUSED, sequence_parallel=True)
 OVERLAPPED = replace(MEGATRON_CORE, name="overlapped", overlapped=True)
+NOT_STATED = ("n/a", "na", "-", "/", "none", "?")
 GATED = ("llama", "mistral", "mixtral", "qwen", "deepseek")
 
 
@@ -98,8 +107,10 @@ def read_runs(path: Path) -> tuple[list[Run], list[str]]:
         missing = sorted((SPLIT_COLUMNS | SHAPE_COLUMNS | TOLD_COLUMNS) - set(table.fieldnames or ()))
         if missing:
             raise BadInputError(f"{path}: columns {', '.join(missing)} are missing; expected those of published.csv")
-        for line, row in enumerate(table, start=2):
-            group = next((name for name, parts in SETS.items() if any(part in row["source"] for part in parts)), "")
+        for line, cells in enumerate(table, start=2):
+            row = {key: _stated(value) for key, value in cells.items() if key}
+            sets = (SETS | HELD_OUT).items()
+            group = next((name for name, parts in sets if any(part in row["source"] for part in parts)), "")
             if not group:
                 continue
             try:
@@ -121,6 +132,12 @@ def _other_halves(runs: list[Run]) -> list[Run]:
             measured_s = VALIDATED_S[run.name, other]
             found.append(replace(run, recompute=other, program=program, measured_s=measured_s))
     return found
+
+
+def _stated(value: str | None) -> str:
+    """Give a cell's text, empty where it says that nothing is stated."""
+    text = (value or "").strip()
+    return "" if text.lower() in NOT_STATED else text
 
 
 def _number(row: dict[str, str], key: str) -> float:
@@ -146,6 +163,8 @@ def _run(row: dict[str, str], group: str) -> Run:
     family = next((name for name in CHIPS if name in row["chip"]), "")
     if not family:
         raise UnfitError(f"no chip of the sets is named {row['chip'] or 'nothing'}")
+    if row.get("precision", "").lower() not in PRECISIONS:
+        raise UnfitError(f"trained in {row['precision']}, not in 16 bits")
     needed = ["seq", "global_batch", "n_chips", "tp", "pp"]
     missing = [name for name in needed if not row[name]]
     if missing:
@@ -182,6 +201,8 @@ def _program(group: str, family: str, note: str) -> tuple[str, Program]:
         return "full", MEGATRON_2021
     if group == "megascale" or "tp-comm" in note:
         return "none", OVERLAPPED
+    if group in HELD_OUT:
+        return "selective" if "recompute-activations" in note else "none", MEGATRON_CORE
     if family == "H100":
         return "none", MEGATRON_CORE
     return "selective", MEGATRON_2022

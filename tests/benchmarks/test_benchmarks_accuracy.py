@@ -18,6 +18,7 @@ TIME_MAX = {
     "llama3": 0.10,
     "megascale_megatron": 0.10,
     "megascale": 0.10,
+    "flagperf": 0.10,
 }
 
 
@@ -39,7 +40,7 @@ class TestAccuracy:
         sets = accuracy.summary(accuracy.sailor_residuals(planner / "sailor") + published)
         assert {name: row["n"] for name, row in sets.items()}["sailor_clean"] == 33
         assert sets["megatron_validated"]["n"] == 8
-        assert skipped == []
+        assert all("Llama-3-405B" not in reason and "GPT" not in reason for reason in skipped)
         over = {name: sets[name]["time_mape"] for name, most in TIME_MAX.items() if sets[name]["time_mape"] > most}
         assert over == {}
         assert sets["sailor_gh200"]["memory_mape"] <= 0.08
@@ -51,7 +52,7 @@ class TestAccuracy:
         table = tmp_path / "one.csv"
         table.write_text(f"{lines[0]}\n{row}\n")
         found, _, curves = accuracy.published_residuals(table)
-        own = next(curve.products for curve in CURVES if "a100-" in curve.chips)
+        own = next([curve.products, curve.start_ms] for curve in CURVES if "a100-" in curve.chips)
         assert (len(found), curves) == (1, {"A100": [own, own]})
 
     @pytest.mark.parametrize(
@@ -63,6 +64,7 @@ class TestAccuracy:
             ({"hidden": "-4"}, "hidden is '-4'"),
             ({"layers": ""}, "layers not stated"),
             ({"ep": "8"}, "experts whose sizes are not stated"),
+            ({"precision": "fp8"}, "trained in fp8, not in 16 bits"),
             ({"chip": "TPU v5p"}, "no chip of the sets is named TPU v5p"),
             ({"tflops_per_chip": "", "mfu": ""}, "no time, rate or utilisation stated"),
             ({"global_batch": "2047"}, "2047 sequences can't be dealt"),
@@ -80,6 +82,7 @@ class TestAccuracy:
         [
             {"cp": "16", "dp": "4", "seq": "131072", "global_batch": "128"},
             {"interleave": "2"},
+            {"interleave": "n/a", "ep": "-"},
             {"micro_batch": "2"},
             {"dp": "", "kv_heads": "", "ffn": ""},
             {"model": "DeepSeek-V3", "ep": "32", "pp": "4", "dp": "256", "layers": ""},

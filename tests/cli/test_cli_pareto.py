@@ -23,7 +23,7 @@ JOB = """
 name: job
 model: tiny
 data: {files: x.txt}
-train: {sequence_length: 64, global_batch_size: 8, steps: 5}
+train: {sequence_length: 2048, global_batch_size: 512, steps: 5}
 """
 
 
@@ -42,7 +42,9 @@ class TestPareto:
         for name in ("front.svg", "front.html"):
             assert main([*files, "--plot", str(tmp_path / name)]) == 0
         text = capsys.readouterr().out
-        assert all(part in text for part in ("tiny   8 x 64 tokens a step", "h800-sxm", "fastest", "cheapest", "beats"))
+        assert all(
+            part in text for part in ("tiny   512 x 2,048 tokens a step", "h800-sxm", "fastest", "cheapest", "beats")
+        )
         assert max(len(line) for line in text.splitlines()) <= 110
         assert (tmp_path / "front.svg").read_text().startswith("<svg")
         assert "<svg" in (tmp_path / "front.html").read_text()

@@ -68,7 +68,8 @@ class Clocks:
                 rank = clock.seat.rank
                 while todo[rank] and self.input_of(clock, *todo[rank][0]) <= done:
                     kind, stage, microbatch = todo[rank].pop(0)
-                    last = kind == "B" and microbatch == clock.replica.microbatches - 1
+                    whole = "W" if self.plan.schedule == "zero-bubble" else "B"
+                    last = kind == whole and microbatch == clock.replica.microbatches - 1
                     self.work(rank, kind, microbatch, stage=stage, last=last)
                     done.add((rank, kind, stage, microbatch))
         for act in ("barrier", "updated", "gathered"):
@@ -84,7 +85,7 @@ class Clocks:
     def input_of(self, clock: EmulatedClock, kind: str, stage: int, microbatch: int) -> set[tuple[int, str, int, int]]:
         """Say which work must be done before."""
         peer = stage + (-1 if kind == "F" else 1)
-        if not 0 <= peer < len(clock.replica.stages):
+        if kind == "W" or not 0 <= peer < len(clock.replica.stages):
             return set()
         return {(clock.replica.stages[peer].ranks[clock.seat.tp_index], kind, peer, microbatch)}
 
@@ -188,7 +189,7 @@ class TestBarrier:
 class TestTimeline:
     """The clock plays what the timeline predicts."""
 
-    @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "interleaved"])
+    @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "interleaved", "zero-bubble"])
     @pytest.mark.parametrize("gather", [0, 1], ids=["all-reduce", "ZeRO"])
     @pytest.mark.parametrize("inside_ms", [0, 4], ids=["flat", "hierarchical"])
     def test_steps_are_as_simulated(self, clocks, schedule, gather, inside_ms):

@@ -21,6 +21,10 @@ PLANS = {
         [replica([1] * 8, 8), replica([2, 1, 1, 1, 1, 2], 6)],
         {"schedule": "interleaved", "virtual": 2, "zero": 1},
     ),
+    "7 ranks, zero-bubble": (
+        [replica([1, 2, 3, 2], 8), replica([3, 2, 3], 6)],
+        {"schedule": "zero-bubble", "tied": True},
+    ),
     "16 ranks, two pipelines with TP": ([replica([2] * 4, 5, tp=2), replica([1] * 8, 9)], {}),
 }
 

@@ -129,8 +129,50 @@ class TestExplain:
         why = core.why(core.submit(size(H, 1), queue="q"))
         assert (why.code, "may hold 16" in why.text) == ("NO_QUOTA", True)
 
+    def test_a_likely_start_comes_before_the_latest(self):
+        """Where jobs of a queue end at half of their limits, a gang hears that it starts likely then, at last later."""
+        core = Core(north_h800=4)
+        for _ in range(3):
+            early = core.submit(size(H, 4), time_limit_us=HOUR_US)
+            core.wait(1800).end(early)
+        core.submit(size(H, 4), time_limit_us=HOUR_US)
+        began_us = core.now_us
+        why = core.why(core.submit(size(H, 4)))
+        assert (why.eta_p50_us, why.eta_p90_us) == (began_us + HOUR_US // 2, began_us + HOUR_US)
+
+
+class TestNormalisedQuota:
+    RULES = policy(queue("q", guarantee={"normalised": 16}, borrow={"normalised": 0}), worth={"a910": 0.5})
+
+    def test_each_chip_counts_by_its_worth(self):
+        """16 normalised chips are two nodes of a chip worth 1, or four of one worth a half, in any mix."""
+        core = Core(self.RULES, north_h800=8, south_a910=8)
+        first, second = core.submit(size(A, 2), queue="q"), core.submit(size(H, 1), queue="q")
+        third = core.submit(size(A, 1), queue="q")
+        assert (first.state, second.state, third.state) == ("running", "running", "waiting")
+        core.end(second)
+        assert third.state == "running"
+
+    def test_the_reason_names_normalised_chips(self):
+        """What is over a normalised limit reads NO_QUOTA with normalised figures."""
+        core = Core(self.RULES, north_h800=8, south_a910=8)
+        core.submit(size(H, 2), queue="q")
+        why = core.why(core.submit(size(A, 1), queue="q"))
+        assert (why.code, "16 normalised, 16 are held, this job asks for 4" in why.text) == ("NO_QUOTA", True)
+
 
 class TestGrowth:
+    def test_an_elastic_job_grows_onto_a_further_pool(self):
+        """A job that runs on one kind takes nodes of another beside it, once its option with both fits."""
+        core = Core(policy(queue("q")), north_h800=4, south_a910=4)
+        parts = (Part(chip_class=H, nodes=4), Part(chip_class=A, nodes=4))
+        mixed = Option(name="mixed", job="", ladder=(Size(parts=parts, tokens_per_second=8.0, efficiency=1.0),))
+        first = core.submit(size(A, 4), queue="q")
+        job = core.submit(options=(mixed, option(size(H, 4), name="one")), queue="q", elastic=True)
+        before = core.held(job)
+        core.end(first).wait(1300)
+        assert (len(before), len(core.held(job)), set(before) <= set(core.held(job))) == (4, 8, True)
+
     def test_an_elastic_job_grows_into_what_is_left(self):
         """A job that started small takes the nodes that fall free, in place, once nobody waits for them."""
         core = Core(policy(queue("q")), north_h800=(8, 4, 8))

@@ -1,6 +1,7 @@
 """Parameter counts against those of published checkpoints."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,16 @@ from argosy.contracts.errors import BadInputError
 from argosy.model.config import read_config
 from argosy.model.counts import (
     active_parameters,
+    mtp_parameters,
     parameters_by_kind,
     total_parameters,
     unit_parameters,
     unit_parameters_by_kind,
 )
+from argosy.model.flops import forward_flops_per_token
+from argosy.model.memory import Split, activation_bytes
 from argosy.model.named import config_text, named_configs
+from argosy.model.numerics import numerics
 from argosy.model.shape import ModelShape
 from argosy.model.tensors import KINDS, unit_weights
 
@@ -126,3 +131,27 @@ class TestMeasured:
         profiled = json.loads((reference_data / "planner/sailor/llm_info.json").read_text())
         layer = profiled[theirs]["1"]["1"]
         assert unit_parameters(shape_of(name), 1) == pytest.approx(layer["params_floats"], rel=2e-4)
+
+
+class TestMultiTokenPrediction:
+    def test_published_counts_leave_it_out(self) -> None:
+        """DeepSeek-V3's module has a layer, a joining matrix and three norms; embedding and head are the model's."""
+        shape = read_config(*config_text("deepseek-v3"))
+        hidden = shape.hidden_size
+        assert mtp_parameters(shape) == unit_parameters(shape, 60) + 2 * hidden * hidden + 3 * hidden
+        assert total_parameters(shape) == PUBLISHED["deepseek-v3"]
+
+    def test_times_and_bytes_count_it_with_the_head(self) -> None:
+        """The head with a module takes the FLOPs of a layer and of another head besides, and keeps more."""
+        shape = read_config(*config_text("deepseek-v3"))
+        plain = replace(shape, mtp_modules=0)
+        flops, without = (forward_flops_per_token(s, 61, 4096) for s in (shape, plain))
+        joining = 2 * 2 * shape.hidden_size**2
+        assert flops - without == without + forward_flops_per_token(shape, 60, 4096) + joining
+        split = Split(microbatch_size=1, sequence_length=128)
+        kept, kept_without = (activation_bytes(s, 61, numerics("bf16"), split) for s in (shape, plain))
+        assert kept > kept_without + activation_bytes(shape, 60, numerics("bf16"), split)
+
+    def test_models_without_have_none(self) -> None:
+        """Other models count nothing for it."""
+        assert mtp_parameters(read_config(*config_text("llama-3-8b"))) == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
 from argosy.model.config import read_config
-from argosy.model.counts import total_parameters, unit_parameters
+from argosy.model.counts import mtp_parameters, total_parameters, unit_parameters
 from argosy.model.memory import (
     Split,
     activation_bytes,
@@ -106,7 +106,8 @@ class TestState:
         """All ranks of a group hold at least the model, and one rank at most all of it."""
         shape = shape_of(name)
         held = sum(rank_parameters(shape, unit, tp, ep) for unit in shape.units)
-        assert total_parameters(shape) / (tp * ep) <= held <= total_parameters(shape)
+        whole = total_parameters(shape) + mtp_parameters(shape)
+        assert whole / (tp * ep) <= held <= whole
 
     def test_more_ranks_than_key_heads(self) -> None:
         """Keys and values can't be cut below one head a rank."""

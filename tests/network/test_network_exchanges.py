@@ -1,10 +1,12 @@
 """When a gradient is whole, and how exchanges queue."""
 
+from dataclasses import replace
+
 import pytest
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Stage, Wire
-from argosy.network.exchanges import gradient_delay_ms, serve_exchanges, serve_gathers
+from argosy.network.exchanges import by_phases, gradient_delay_ms, serve_exchanges, serve_gathers
 
 
 def stage(first: int, end: int, shares: tuple[float, ...], backward_ms: float = 10) -> Stage:
@@ -76,3 +78,31 @@ class TestServe:
         """On a private wire exchanges of different members do not wait for one another."""
         served = serve_exchanges(plan(exchange(1), exchange(2, 1), shared=False), [0, 0])
         assert [s.start_ms for s in served] == [0, 0]
+
+    def test_virtual_stages_of_a_place_share_its_lane(self) -> None:
+        """Two stages on one place have the same ports, so their exchanges on a private wire wait for one another."""
+        one_place = replace(plan(exchange(1), exchange(2, 1), shared=False), virtual_stages=2)
+        assert [s.start_ms for s in serve_exchanges(one_place, [0, 0])] == [1, 0]
+
+
+class TestPhases:
+    FLAT = Exchange(unit=0, members=((0, 0), (1, 0)), wire="w", wire_bytes=2 * 5 / 6 * 8e6, hops=4)
+    INSIDE = Wire(name="inside", gbps=64, one_way_ms=0.1)
+
+    def test_two_sites(self) -> None:
+        """Of two sites only one sum each crosses; the larger site's two phases inside come on top."""
+        made = by_phases(self.FLAT, 8e6, [(2, self.INSIDE), (4, self.INSIDE)])
+        assert (made.wire_bytes, made.hops) == (8e6, 2)
+        assert made.inside_ms == pytest.approx(2 * (3 / 4 * 1 + 3 * 0.1))
+        assert made.phased
+
+    def test_one_member_a_site(self) -> None:
+        """With a single member in every site there is nothing to do inside, and phases are the flat ring."""
+        made = by_phases(self.FLAT, 8e6, [(1, self.INSIDE), (1, self.INSIDE)])
+        assert (made.wire_bytes, made.inside_ms, made.phased) == (8e6, 0.0, False)
+
+    def test_phases_delay_the_end_only(self) -> None:
+        """An exchange ends its phases inside later, and so does its gather; the wire serves the next meanwhile."""
+        first, second = (replace(exchange(unit, gather_bytes=1e6), inside_ms=7.0) for unit in (1, 0))
+        assert [(s.start_ms, s.end_ms) for s in serve_exchanges(plan(first, second), [0, 0])] == [(0, 10), (1, 11)]
+        assert [(s.start_ms, s.end_ms) for s in serve_gathers(plan(first, second), [0, 0])] == [(1, 11), (0, 10)]

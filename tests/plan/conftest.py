@@ -11,7 +11,8 @@ from argosy.model.config import read_config
 from argosy.model.named import config_text
 from argosy.model.shape import ModelShape
 from argosy.plan.drafts import Draft
-from argosy.plan.search import Part, Search
+from argosy.plan.grid import Freedom, Part
+from argosy.plan.search import Search
 from argosy.plan.setting import Setting
 
 
@@ -63,10 +64,12 @@ def make_setting(model: str = "tiny", sequence_length: int = 64, precision: str 
     return Setting(make_shape(model, **changes), sequence_length, precision)
 
 
-def make_search(setting: Setting, links: tuple[LongLink, ...] = (), sizes: tuple[int, ...] = (1,)) -> Search:
+def make_search(
+    setting: Setting, links: tuple[LongLink, ...] = (), sizes: tuple[int, ...] = (1,), batch: int = 8
+) -> Search:
     """Build a search without a job."""
     base = Draft(setting=setting, model="tiny", fleet="fleet", groups=(), schedule="", zero_stage=0, links=links)
-    return Search(base, sizes, ("none", "full"))
+    return Search(base, Freedom(sizes=sizes, recomputes=("none", "full")), batch)
 
 
 def make_link(gbps: float = 10.0, km: float = 50.0) -> LongLink:

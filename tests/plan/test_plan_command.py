@@ -61,6 +61,18 @@ class TestPlanCommand:
         assert main([*files, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["course"]["steps"] == 5
 
+    @pytest.mark.slow
+    def test_explain(self, files: list[str], capsys: Any) -> None:
+        """It says what each choice is worth, what binds and how full memory is, on one screen; JSON has it too."""
+        assert main([*files, "--explain"]) == 0
+        text = capsys.readouterr().out
+        for part in ("best otherwise", "ZeRO", "what binds: ", "each alone: ", "memory, fullest stages: ", "~"):
+            assert part in text
+        assert len(text.splitlines()) <= 50
+        assert main([*files, "--explain", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)["explanation"]
+        assert {"choices", "eased", "rooms", "binding", "left_out"} == set(told)
+
     def test_idle(self, files: list[str], capsys: Any) -> None:
         """Chips that the chosen plan leaves idle are named, and options are numbered."""
         assert main([*files, "--set", "chips.allow=[h800-sxm]"]) == 0
@@ -106,3 +118,14 @@ class TestPlanCommand:
         """A job file that is not there is named."""
         assert main(["plan", "nothing.yaml", *files[2:]]) == 2
         assert "nothing.yaml" in capsys.readouterr().err
+
+    @pytest.mark.slow
+    def test_power_cap(self, files: list[str], capsys: Any) -> None:
+        """Under a power cap no option draws more; where nothing is that frugal, it is said what would do."""
+        assert main([*files, "--set", "objective={power: 1.5kW}"]) == 0
+        assert "power: the chips in use draw 1.4 of 1.5 kW" in capsys.readouterr().out
+        assert main([*files, "--set", "objective={power: 1.5kW}", "--json"]) == 0
+        plans = json.loads(capsys.readouterr().out)["plans"]
+        assert all(plan["prediction"]["power_kw"] <= 1.5 for plan in plans)
+        assert main([*files, "--set", "objective={power: 100W}"]) == 3
+        assert "stays within objective.power of 0.1 kW. Smallest fleet that fits: " in capsys.readouterr().err

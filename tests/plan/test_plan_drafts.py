@@ -11,10 +11,16 @@ from argosy.contracts.plan import EMBEDDING, Plan
 from argosy.model.counts import unit_parameters
 from argosy.plan.check import check_plan
 from argosy.plan.drafts import Draft, make_draft, sketch, whole
-from argosy.plan.templates import Layout, make_template
+from argosy.plan.layouts import Layout, Run
+from argosy.plan.templates import make_template
 from argosy.plan.timeline import simulate
 
-ONE_SITE = {"tp": 1, "microbatch_size": 1, "recompute": "none", "schedule": "1f1b", "microbatches": 4}
+ONE_SITE = {"schedule": "1f1b", "microbatches": 4}
+
+
+def runs(*placed: Any) -> tuple[Run, ...]:
+    """Build runs of so many places on a class each."""
+    return tuple(Run(chip_class=chip_class, places=places) for chip_class, places in placed)
 
 
 def draft(build: Any, counts: tuple[int, ...] = (2, 1), batch: int = 12, **more: Any) -> Draft:
@@ -26,7 +32,7 @@ def draft(build: Any, counts: tuple[int, ...] = (2, 1), batch: int = 12, **more:
     for index, count in enumerate(counts):
         name = f"{sites[index % len(sites)]}/chip{index}"
         chips = build.chip_class(name, tflops=0.002 / (index + 1))
-        template = make_template(setting, Layout(runs=((chips, index + 1),), count=count, **ONE_SITE), links)
+        template = make_template(setting, Layout(runs=runs((chips, index + 1)), count=count, **ONE_SITE), links)
         assert template is not None
         choices.append((template, count))
     zero = more.pop("zero_stage", 0)
@@ -50,8 +56,11 @@ class TestDeal:
         assert plan.replicas[0].microbatches > plan.replicas[-1].microbatches
 
     def test_gpipe_when_few(self, build: Any) -> None:
-        """With fewer micro-batches than stages the plan runs GPipe."""
-        assert draft(build, (1, 1), batch=3).schedule == "gpipe"
+        """With fewer micro-batches than stages a lone pipeline runs GPipe."""
+        made = single(build)
+        few = make_draft(made, [(made.groups[0].template, 1)], 1)
+        assert few is not None
+        assert few.schedule == "gpipe"
 
 
 class TestExchanges:
@@ -92,7 +101,7 @@ class TestExchanges:
 def single(build: Any) -> Draft:
     """Build a draft of one pipeline of two stages with a tied embedding."""
     setting = build.setting(tied_embeddings=True)
-    template = make_template(setting, Layout(runs=((build.chip_class(), 2),), **ONE_SITE), ())
+    template = make_template(setting, Layout(runs=runs((build.chip_class(), 2)), **ONE_SITE), ())
     assert template is not None
     base = Draft(setting=setting, model="tiny", fleet="f", groups=(), schedule="", zero_stage=0, links=())
     made = make_draft(base, [(template, 1)], 4)
@@ -125,7 +134,9 @@ def crossing(build: Any, counts: tuple[int, ...]) -> Draft:
     choices = []
     for index, count in enumerate(counts):
         ends = build.chip_class(f"north/chip{index}"), build.chip_class(f"south/chip{index}", tflops=0.5)
-        template = make_template(setting, Layout(runs=tuple((end, 1) for end in ends), count=count, **ONE_SITE), links)
+        template = make_template(
+            setting, Layout(runs=runs(*((end, 1) for end in ends)), count=count, **ONE_SITE), links
+        )
         assert template is not None
         choices.append((template, count))
     base = Draft(setting=setting, model="tiny", fleet="f", groups=(), schedule="", zero_stage=0, links=links)
@@ -147,6 +158,6 @@ class TestSketch:
         """A deal that would need more memory than its template had in mind is refused."""
         made = single(build)
         template = made.groups[0].template
-        tight = replace(template, layout=replace(template.layout, runs=((build.chip_class(memory_gb=0.004), 2),)))
+        tight = replace(template, layout=replace(template.layout, runs=runs((build.chip_class(memory_gb=0.004), 2))))
         assert make_draft(made, [(tight, 1)], 4) is not None
         assert make_draft(made, [(tight, 1)], 64, "gpipe") is None

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from argosy.contracts.errors import BadInputError
+from argosy.contracts.plan import Prediction
 from argosy.plan.exports.formats import FORMATS, find_exporter
-from argosy.plan.exports.grid import check_vendors, class_notes, grid_of
+from argosy.plan.exports.grid import check_vendors, class_notes, expectation, grid_of
 from support.exports import make_plan, make_replica, named_shape
 
 SHAPE = named_shape("llama-3-8b")
@@ -32,6 +33,15 @@ class TestAlike:
             BadInputError, match=rf"X can't .*: replica 1 \(north/fast\) has {reason}; it takes the same"
         ):
             grid_of(plan, SHAPE, "X")
+
+    def test_a_batch_that_does_not_divide(self) -> None:
+        """Where a batch alone makes like replicas unequal, the nearest ones that would not are named."""
+        plan = make_plan(SHAPE, *[make_replica([16, 16], count) for count in (5, 5, 4)])
+        with pytest.raises(BadInputError, match="in every replica; a global batch of 12 or 15 divides over them"):
+            grid_of(plan, SHAPE, "X")
+        other = make_replica([16, 16], 5, chip_class="south/slow")
+        with pytest.raises(BadInputError, match=r"in every replica$"):
+            grid_of(make_plan(SHAPE, EVEN, other), SHAPE, "X")
 
     def test_another_model(self) -> None:
         """A plan of another model is refused before anything is written."""
@@ -61,6 +71,23 @@ class TestChips:
         check_vendors(grid, {"north/fast": "Acme"})
         with pytest.raises(BadInputError, match="chips of Acme and Bolt; it takes one communication library"):
             check_vendors(grid, {"north/fast": "Acme", "south/slow": "Bolt"})
+
+
+class TestExpectation:
+    def test_said_beside_the_plan(self) -> None:
+        """What was predicted stands in the file, marked where chips are emulated."""
+        plan = make_plan(SHAPE, EVEN)
+        told = Prediction(
+            step_ms=1234.5,
+            tokens_per_second=6789.0,
+            mfu=0.4,
+            bound_tokens_per_second=1.0,
+            bound_name="",
+            efficiency=1.0,
+        )
+        assert expectation(plan) == []
+        assert "1.234 s a step, 6,789 tokens/s." in expectation(replace(plan, prediction=told))[0]
+        assert "~1.234 s" in FORMATS["megatron"](replace(plan, prediction=told, emulated=True), SHAPE, None)
 
 
 class TestFormats:

@@ -59,6 +59,13 @@ class TestSplit:
         ways = ("decoder-", "pipeline-model-parallel-layout")
         assert {name: value for name, value in values.items() if name.startswith(ways)} == arguments
 
+    def test_multi_token_prediction(self) -> None:
+        """A module for a further token stands with the head, also where the layout is said."""
+        shape = named_shape("deepseek-v3")
+        values = exported(make_plan(shape, make_replica([15, 16, 14, 16], ep=8)), shape)
+        assert values["mtp-num-layers"] == "1"
+        assert values["pipeline-model-parallel-layout"] == "Et*15|t*16|t*14|t*16mL"
+
     def test_no_layer_is_lost(self) -> None:
         """30 layers on 4 stages stay 30: the layout says who has 8 and who 7."""
         shape = replace(LLAMA, num_layers=30)

@@ -111,6 +111,14 @@ class TestRefusals:
         with pytest.raises(BadInputError, match=f"torchtitan can't express this plan: {reason}"):
             export_torchtitan(make_plan(LLAMA, make_replica([16, 16], **replica), **fields), LLAMA)
 
+    def test_multi_token_prediction(self) -> None:
+        """DeepSeek-V3 is refused with its module for a further token, and taken without."""
+        shape = named_shape("deepseek-v3")
+        plan = make_plan(shape, make_replica([16, 15, 15, 15], ep=8))
+        with pytest.raises(BadInputError, match="multi-token prediction; it takes models without it"):
+            export_torchtitan(plan, shape)
+        assert torchtitan_split(export_torchtitan(plan, replace(shape, mtp_modules=0))) == split_of(plan)
+
     def test_a_tied_embedding_on_a_pipeline(self) -> None:
         """Torchtitan ties weights on one stage alone."""
         shape = named_shape("llama-3.2-1b")

@@ -18,9 +18,9 @@ from argosy.plan.links import (
 )
 
 
-def holder(chip_class: Any, tp: int = 1, class_stages: int = 1) -> Holder:
+def holder(chip_class: Any, tp: int = 1, class_stages: int = 1, copies: int = 1) -> Holder:
     """Build a holder of a unit."""
-    return Holder(chip_class=chip_class, tp=tp, class_stages=class_stages)
+    return Holder(chip_class=chip_class, tp=tp, width=tp * copies, class_stages=class_stages)
 
 
 class TestRing:
@@ -75,22 +75,22 @@ class TestBoundary:
     def test_in_a_node(self, build: Any) -> None:
         """Two stages that fill one node talk over its scale-up link."""
         one = holder(build.chip_class(), 1, 2)
-        assert boundary_wire(one, one, 1, 1, ()).name == "north/fast scale-up 800G"
+        assert boundary_wire(one, one, 0, 1, 1, ()).name == "north/fast scale-up 800G"
 
     def test_between_nodes(self, build: Any) -> None:
         """Stages on different nodes talk over one chip's share of the NICs."""
         one = holder(build.chip_class(), 2, 2)
-        assert boundary_wire(one, one, 1, 1, ()).gbps == 12.5
+        assert boundary_wire(one, one, 0, 1, 1, ()).gbps == 12.5
 
     def test_between_classes(self, build: Any) -> None:
         """Between two classes of a site the smaller share counts."""
         after = holder(build.chip_class("north/slow", nic_gbps=5.0))
-        assert boundary_wire(holder(build.chip_class()), after, 0, 1, ()).gbps == 2.5
+        assert boundary_wire(holder(build.chip_class()), after, 0, 0, 1, ()).gbps == 2.5
 
     def test_across_sites(self, build: Any) -> None:
         """Across sites each stream has its share of the long link."""
         after = holder(build.chip_class("south/slow"))
-        wire = boundary_wire(holder(build.chip_class()), after, 0, 4, [build.link(gbps=10)])
+        wire = boundary_wire(holder(build.chip_class()), after, 0, 0, 4, [build.link(gbps=10)])
         assert (wire.gbps, wire.shared, wire.long_link) == (2.5, False, True)
 
 

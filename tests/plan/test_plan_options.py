@@ -13,6 +13,7 @@ from argosy.plan.bind_option import bind_option
 from argosy.plan.check import check_plan
 from argosy.plan.options import Offering, options_for
 
+pytestmark = pytest.mark.slow
 MIXED = "north/fast + south/slow"
 
 

@@ -52,6 +52,7 @@ def check(pipeline: Pipeline, begins_ms: tuple[float, ...]) -> None:
 
 
 class TestLikeTheWalk:
+    @pytest.mark.slow
     @law
     @given(pipelines(), st.lists(st.floats(0, 20), min_size=6, max_size=6))
     def test_any_pipeline(self, pipeline: Pipeline, begins: list[float]) -> None:

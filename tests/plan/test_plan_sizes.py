@@ -51,6 +51,7 @@ class TestNodes:
         assert packed_nodes(Counter(widths), node_chips) == nodes
 
 
+@pytest.mark.slow
 class TestPlans:
     def test_sizes(self, build: Any) -> None:
         """Each class alone and both together are planned in every size."""

@@ -4,32 +4,36 @@ from typing import Any
 
 import pytest
 
-from argosy.plan.templates import Layout, make_template, needed_gb, pace_ms
+from argosy.plan.layouts import Layout, Run
+from argosy.plan.templates import make_template, needed_gb, rhythm, stages_of
 
 
 def layout(*runs: Any, **more: Any) -> Layout:
     """Build a layout with one sequence a micro-batch."""
-    fields = {"tp": 1, "microbatch_size": 1, "recompute": "none", "schedule": "1f1b", "microbatches": 8}
-    return Layout(runs=runs, **{**fields, **more})
+    fields = {"schedule": "1f1b", "microbatches": 8}
+    placed = tuple(Run(chip_class=chip_class, places=places) for chip_class, places in runs)
+    return Layout(runs=placed, **{**fields, **more})
 
 
 class TestTemplate:
     def test_shares(self, build: Any) -> None:
         """Every stage's shares sum to one, one for each unit, and the stages cover the layers."""
-        template = make_template(build.setting(), layout((build.chip_class(), 3)), ())
+        setting = build.setting()
+        template = make_template(setting, layout((build.chip_class(), 3)), ())
         assert template is not None
-        assert [len(stage.backward_shares) for stage in template.stages] == [
-            stage.end_layer - stage.first_layer + (s != 1) for s, stage in enumerate(template.stages)
+        stages = stages_of(setting, template)
+        assert [len(stage.backward_shares) for stage in stages] == [
+            stage.end_layer - stage.first_layer + (s != 1) for s, stage in enumerate(stages)
         ]
-        assert all(sum(stage.backward_shares) == pytest.approx(1) for stage in template.stages)
-        assert [stage.end_layer for stage in template.stages[:-1]] == [s.first_layer for s in template.stages[1:]]
+        assert all(sum(stage.backward_shares) == pytest.approx(1) for stage in stages)
+        assert [stage.end_layer for stage in stages[:-1]] == [s.first_layer for s in stages[1:]]
 
     def test_mixed_speeds(self, build: Any) -> None:
         """In a pipeline through two classes the faster one holds more layers."""
         fast, slow = build.chip_class(tflops=0.003), build.chip_class("north/slow", tflops=0.001)
         template = make_template(build.setting("demo"), layout((slow, 1), (fast, 1)), ())
         assert template is not None
-        slower, faster = (stage.end_layer - stage.first_layer for stage in template.stages)
+        slower, faster = (end - start for start, end in zip(template.cut.starts, template.cut.ends, strict=True))
         assert faster > 2 * slower
 
     def test_does_not_fit(self, build: Any) -> None:
@@ -42,10 +46,9 @@ class TestTemplate:
         """Under 1F1B earlier stages hold more micro-batches; under GPipe all hold as many."""
         setting = build.setting("demo", sequence_length=512)
         held = [
-            [layout((build.chip_class(), 3), schedule=schedule).holding(s).held for s in range(3)]
-            for schedule in ("1f1b", "gpipe")
+            layout((build.chip_class(), 3), schedule=schedule).held for schedule in ("1f1b", "gpipe", "zero-bubble")
         ]
-        assert held == [[3, 2, 1], [8, 8, 8]]
+        assert held == [(3, 2, 1), (8, 8, 8), (3, 3, 3)]
         assert needed_gb(setting, layout((build.chip_class(), 3))) < needed_gb(
             setting, layout((build.chip_class(), 3), schedule="gpipe")
         )
@@ -69,7 +72,9 @@ class TestTemplate:
 class TestPace:
     def test_delay_stalls_1f1b_only(self, build: Any) -> None:
         """A long delay between stages slows 1F1B's pace, not GPipe's."""
-        template = make_template(build.setting(), layout((build.chip_class(), 2)), ())
-        assert template is not None
-        slow = [pace_ms(schedule, template.stages, [0.0], [100.0]) for schedule in ("1f1b", "gpipe")]
+        times = [(1.0, 1.0), (2.0, 2.0), (1.0, 1.0)]
+        slow = [
+            rhythm(layout((build.chip_class(), 2), schedule=schedule), times, [0.0], [100.0])[0]
+            for schedule in ("1f1b", "gpipe")
+        ]
         assert slow[0] > 100 > slow[1]

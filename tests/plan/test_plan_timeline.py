@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -112,6 +113,27 @@ class TestExchanges:
         assert timeline.step_ms == pytest.approx(compute_ms + 1.5)
         assert [m.unit for m in sorted(timeline.moved, key=lambda m: m.start_ms)] == [1, 0]
 
+    def test_phases_inside_sites_come_after_the_wire(self) -> None:
+        """A hierarchical exchange ends later by its phases inside sites, while the wire already serves the next."""
+        both = tuple(replace(e, inside_ms=4.0) for e in exchanges(2, 2, 2e6))
+        pair = [replica([(0, 0)] * 2, 2)] * 2
+        moved = sorted(simulate(plan(*pair, exchanges=both)).moved, key=lambda m: m.start_ms)
+        assert [(m.start_ms, m.end_ms) for m in moved] == [(0, 2 + 4), (2, 4 + 4)]
+
+    def test_zero_bubble_gradients_are_whole_late(self) -> None:
+        """With zero-bubble a gradient is whole in the weights' part of the last micro-batch, which ends the step."""
+        one = replica([(1, 2)] * 2, 2)
+        timeline = simulate(plan(one, one, schedule="zero-bubble", exchanges=exchanges(2, 2)))
+        last = {op.stage: op.end_ms for op in timeline.ops if (op.kind, op.microbatch) == ("W", 1)}
+        assert {m.unit: m.ready_ms for m in timeline.moved} == last
+
+    def test_virtual_stages_exchange_the_last_layers_early(self) -> None:
+        """A place's later stage is through first, and its gradients travel while the earlier one still works."""
+        one = replica([(1, 2)] * 4, 4)
+        timeline = simulate(plan(one, one, schedule="interleaved", virtual_stages=2, exchanges=exchanges(2, 4, 0)))
+        ready = {m.unit: m.ready_ms for m in timeline.moved}
+        assert ready[3] < ready[2] < ready[1] < ready[0] == max(op.end_ms for op in timeline.ops)
+
     def test_waits_for_the_slowest_member(self) -> None:
         """An exchange starts when its last member has the gradient."""
         timeline = simulate(plan(replica([(1, 2)], 1), replica([(1, 2)], 3), exchanges=exchanges(2, 1)))
@@ -147,6 +169,18 @@ class TestTimeline:
         """The same plan gives the same timeline."""
         one = plan(replica([(1, 2), (2, 3)], 5), exchanges=exchanges(1, 2))
         assert simulate(one) == simulate(one)
+
+    def test_some_listed(self) -> None:
+        """Listing the work of some replicas changes no time."""
+        one = plan(replica([(1, 2), (2, 3)], 5), replica([(1, 2), (2, 3)], 4))
+        some = simulate(one, listed=(1,))
+        assert {op.replica for op in some.ops} == {1}
+        assert some.step_ms == simulate(one).step_ms
+
+    def test_places_are_busy_with_all_their_stages(self) -> None:
+        """The busy share of a place counts all its virtual stages, and there is one a place."""
+        timeline = simulate(plan(replica([(1, 2)] * 4, 4), schedule="interleaved", virtual_stages=2))
+        assert timeline.busy[0] == (pytest.approx(4 * 2 * 3 / timeline.step_ms),) * 2
 
     def test_without_detail(self) -> None:
         """Leaving out the ops changes no time."""
@@ -191,6 +225,39 @@ class TestIllegal:
         with pytest.raises(BadInputError, match="unit 1: replica 0, stage 0 does not hold it"):
             simulate(plan(replica([(1, 2)] * 2, 4), exchanges=(wrong,)))
 
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [({"members": ()}, "0 members"), ({"inside_ms": -1.0}, "inside_ms"), ({"wire_bytes": float("inf")}, "finite")],
+        ids=str,
+    )
+    def test_exchange(self, changes: dict[str, object], text: str) -> None:
+        """An exchange without members or with impossible sizes is refused."""
+        wrong = replace(exchanges(1, 1)[0], **changes)
+        with pytest.raises(BadInputError, match=f"unit 0: .*{text}"):
+            simulate(plan(replica([(1, 2)] * 2, 4), exchanges=(wrong,)))
+
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"virtual_stages": 3}, "2 stages can't be 3 virtual stages a place"),
+            ({"virtual_stages": 2}, "1f1b with 2 virtual stages; it has 1"),
+            ({"zero_stage": 4}, "zero_stage 4; it is one of 0, 1, 2, 3"),
+            ({"zero_stage": 3}, "zero_stage 3 with replica 0 of 2 stages: .* use zero_stage 1"),
+        ],
+        ids=str,
+    )
+    def test_counts(self, changes: dict[str, object], text: str) -> None:
+        """Virtual stages that don't divide the stages and shards that a pipeline can't have are refused."""
+        with pytest.raises(BadInputError, match=text):
+            simulate(replace(plan(replica([(1, 2)] * 2, 4)), **changes))
+
+    def test_places(self) -> None:
+        """Virtual stages of one place must be alike in what they run on."""
+        good = replica([(1, 2)] * 4, 2)
+        bad = replace(good, stages=(*good.stages[:3], replace(good.stages[3], tp=2)))
+        with pytest.raises(BadInputError, match="stage 3: on 2 of c, stage 1 of the same place on 1 of c"):
+            simulate(plan(bad, schedule="interleaved", virtual_stages=2))
+
     def test_no_steps(self) -> None:
         """A timeline of no step is refused."""
         with pytest.raises(BadInputError, match="steps 0"):
@@ -227,6 +294,33 @@ class TestLaws:
         """With equal stages and free wires GPipe and 1F1B take equal time."""
         one = replica([(f, b)] * p, p + more)
         assert simulate(plan(one, schedule="gpipe")).step_ms == pytest.approx(simulate(plan(one)).step_ms)
+
+    @law
+    @given(times, st.integers(5, 9), st.sampled_from(["gpipe", "1f1b", "zero-bubble"]), st.integers(0, 5))
+    def test_doubling_every_speed_halves_the_step(
+        self, pairs: list[tuple[int, int]], m: int, schedule: str, ms: int
+    ) -> None:
+        """With stages, wires and updates twice as fast, and half the delays, a step takes half as long."""
+
+        def made(fast: float) -> Plan:
+            some = [(f / fast, b / fast) for f, b in pairs]
+            both = [replica(some, m, 1e6, 3 / fast), replica(some, m + 1, 1e6, 3 / fast)]
+            the_plan = plan(*both, schedule=schedule, one_way_ms=ms / fast, exchanges=exchanges(2, len(pairs)))
+            wires = tuple(replace(wire, gbps=wire.gbps * fast) for wire in the_plan.wires)
+            return replace(the_plan, wires=wires, barrier_ms=1 / fast)
+
+        assert simulate(made(2)).step_ms == pytest.approx(simulate(made(1)).step_ms / 2)
+
+    @law
+    @given(st.lists(st.tuples(times, st.integers(5, 9)), min_size=2, max_size=4), st.randoms(use_true_random=False))
+    def test_order_of_replicas_changes_nothing(self, drawn: list[tuple[list[tuple[int, int]], int]], dice: Any) -> None:
+        """Replicas in another order take the same step."""
+        deep = max(len(pairs) for pairs, _ in drawn)
+        made = [replica([*pairs, *[(1, 1)] * (deep - len(pairs))], m) for pairs, m in drawn]
+        shuffled = list(made)
+        dice.shuffle(shuffled)
+        some = exchanges(len(made), deep)
+        assert simulate(plan(*shuffled, exchanges=some)).step_ms == simulate(plan(*made, exchanges=some)).step_ms
 
     @law
     @given(times, st.integers(5, 9), st.integers(0, 3))

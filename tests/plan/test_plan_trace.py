@@ -20,6 +20,7 @@ from argosy.plan.trace import (
     left_out_text,
     shifted,
     shown_replicas,
+    stage_label,
     timeline_rows,
     timeline_trace,
 )
@@ -108,6 +109,10 @@ class TestRows:
         rows = timeline_rows(plan, simulate(plan))
         assert [one.label for one in rows] == ["0.0 here/c, layers 0, 3", "0.1 here/c, layers 1-2, 4-5"]
         assert {(span.chunk, span.name.split(" of ")[1]) for span in rows[1].spans} == {(0, "stage 1"), (1, "stage 3")}
+
+    def test_a_stage_alone(self) -> None:
+        """A stage's own label names its layers only."""
+        assert stage_label(pipeline("interleaved", [1, 2, 1, 2], virtual=2), 0, 1) == "0.1 here/c, layers 1-2"
 
     def test_weights_gradients_are_work(self) -> None:
         """A zero-bubble schedule's third kind of work is named."""

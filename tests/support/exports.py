@@ -144,7 +144,7 @@ def layout_counts(text: str) -> list[int]:
     text = re.sub(r"\(([^)]+)\)\*(\d+)", lambda found: found[1] * int(found[2]), text)
     text = re.sub(r"(.)\*(\d+)", lambda found: found[1] * int(found[2]), text)
     stages = text.split("|")
-    if not (stages[0].startswith("E") and stages[-1].endswith("L") and set(text) <= set("EtL|")):
+    if not (stages[0].startswith("E") and stages[-1].endswith("L") and set(text) <= set("EtmL|")):
         raise ValueError(f"no layout: {text}")
     return [stage.count("t") for stage in stages]
 

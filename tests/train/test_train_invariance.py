@@ -94,6 +94,13 @@ class TestFixedPlans:
         replicas = [replica([1, 1, 1, 1, 1, 1], 4, tp=2)]
         check(replicas, token_folder, tmp_path, config(LAYERS), schedule="interleaved", virtual=3)
 
+    def test_zero_bubble(self, token_folder, tmp_path):
+        """Weights' gradients made apart, with TP, recompute and sharded optimizer, are those of one process."""
+        replicas = [replica([1, 2, 3], 6), replica([2, 4], 4, tp=2)]
+        again = replace(replicas[0], stages=tuple(replace(s, recompute="full") for s in replicas[0].stages))
+        text = config(LAYERS, tied=True)
+        check([again, replicas[1]], token_folder, tmp_path, text, schedule="zero-bubble", zero=1)
+
     def test_across_sites(self, token_folder, tmp_path):
         """Pipelines of two kinds of emulated chips that exchange over a long link train as one process does."""
         text, the_plan = emulated_plan([replica([2, 3, 3], 5), replica([4, 4], 3)], layer_ms=0.5)
@@ -144,6 +151,8 @@ def runs(draw: st.DrawFn) -> tuple[list[Replica], str, dict[str, Any]]:
         microbatches = draw(st.integers(1 if schedule == "gpipe" else places, 5))
         if virtual > 1:
             microbatches -= microbatches % places
+        if schedule == "zero-bubble":
+            microbatches -= microbatches % (microbatches // places)
         replicas.append(replica(counts, microbatches, size=draw(st.integers(1, 2)), tp=tp))
     text = config(LAYERS, tied=draw(st.booleans()), qk_norm=draw(st.booleans()))
     how = {"schedule": schedule, "zero": draw(st.integers(0, 1)), "bucket_bytes": draw(st.sampled_from([0, 50_000]))}

@@ -35,9 +35,13 @@ def refused(plan: Plan, text: str = TEXT) -> str:
 class TestRuns:
     """What is let through."""
 
-    @pytest.mark.parametrize("changes", [{}, {"schedule": "gpipe"}, {"zero_stage": 1}, {"precision": "bf16"}], ids=str)
+    @pytest.mark.parametrize(
+        "changes",
+        [{}, {"schedule": "gpipe"}, {"schedule": "zero-bubble"}, {"zero_stage": 1}, {"precision": "bf16"}],
+        ids=str,
+    )
     def test_plain_plans(self, changes):
-        """Both schedules, ZeRO 0 and 1, fp32 and bf16 are run."""
+        """Schedules of one stage a rank, ZeRO 0 and 1, fp32 and bf16 are run."""
         check_runnable(two_stages(**changes), shape_of(TEXT))
 
     def test_interleaved(self):
@@ -56,7 +60,7 @@ class TestPlans:
     @pytest.mark.parametrize(
         ("changes", "said"),
         [
-            ({"schedule": "zero-bubble"}, "schedule 'zero-bubble' (it runs 1f1b, gpipe, interleaved)"),
+            ({"schedule": "zbv"}, "schedule 'zbv' (it runs 1f1b, gpipe, interleaved, zero-bubble)"),
             ({"virtual_stages": 2}, "2 virtual stages with schedule 1f1b"),
             ({"schedule": "interleaved"}, "1 virtual stages with schedule interleaved"),
             ({"virtual_stages": 2, "schedule": "interleaved"}, "it needs several places"),
@@ -98,6 +102,10 @@ class TestPlans:
         """Interleaved takes micro-batches in groups of as many as there are places."""
         made = plan_of([replica([1, 2, 1, 2], 3)], TEXT, schedule="interleaved", virtual=2)
         assert "as many micro-batches, or a multiple" in refused(made)
+
+    def test_rounds_of_zero_bubble(self):
+        """With zero-bubble torch takes 5 micro-batches through 2 stages in 2 rounds, which leaves one over."""
+        assert "deal into as many rounds" in refused(plan_of([replica([3, 3], 5)], TEXT, schedule="zero-bubble"))
 
     def test_virtual_stages_that_lie_apart(self):
         """Virtual stages of one place that were given ranks of their own are refused."""

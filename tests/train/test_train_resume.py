@@ -13,12 +13,14 @@ TEXT = config(6)
 UNEVEN = (replica([1, 2, 3], 6), replica([2, 4], 2))
 ONE = (replica([6], 8),)
 TENSOR = (replica([2, 4], 3, tp=2), replica([6], 5))
+VIRTUAL = (replica([1, 1, 2, 2], 8),)
 
 
 def train(replicas: tuple[Replica, ...], folder: Path, tmp: Path, *, zero: int) -> list[float]:
     """Train to step 20, from the newest checkpoint in `folder` if there is one, saving every 10 steps."""
     spec = job(steps=20, batch=8, to=folder, every=10)
-    the_plan = plan(shape_of(TEXT), replicas, spec.train, zero=zero)
+    how = {"schedule": "interleaved", "virtual": 2} if replicas is VIRTUAL else {}
+    the_plan = plan(shape_of(TEXT), replicas, spec.train, zero=zero, **how)
     return losses(run_plan(the_plan, spec, TEXT, tokens(tmp / "tokens"), tmp))
 
 
@@ -28,8 +30,20 @@ class TestResume:
 
     @pytest.mark.parametrize(
         ("first", "second", "zero"),
-        [(UNEVEN, ONE, (0, 0)), (ONE, TENSOR, (0, 1)), (TENSOR, UNEVEN, (1, 1))],
-        ids=["uneven pipelines to one process", "one process to TP with ZeRO", "TP with ZeRO to uneven with ZeRO"],
+        [
+            (UNEVEN, ONE, (0, 0)),
+            (ONE, TENSOR, (0, 1)),
+            (TENSOR, UNEVEN, (1, 1)),
+            (UNEVEN, VIRTUAL, (1, 0)),
+            (VIRTUAL, TENSOR, (0, 0)),
+        ],
+        ids=[
+            "uneven pipelines to one process",
+            "one process to TP with ZeRO",
+            "TP with ZeRO to uneven with ZeRO",
+            "uneven with ZeRO to virtual stages",
+            "virtual stages to TP",
+        ],
     )
     def test_curve_goes_on(self, first, second, zero, tmp_path):
         """The loss after a change of plan at step 10 is that of a run that never stopped."""

@@ -44,7 +44,7 @@ def choose(inputs: Inputs, wanted: str | None = None) -> Choice:
     if from_file:
         plans: tuple[Plan, ...] = (read_plan(Path(str(wanted)), inputs),)
     else:
-        plans = chosen_first(plan_inputs(inputs, shape), int(wanted or 1))
+        plans = chosen_first(plan_inputs(inputs, shape, runnable=True), int(wanted or 1))
     plan = bind(plans[0], inputs.nodes)
     check_here(plan, inputs)
     notes = [shadow_note(inputs.job.model)]
@@ -57,6 +57,7 @@ def choose(inputs: Inputs, wanted: str | None = None) -> Choice:
 def chosen_first(plans: tuple[Plan, ...], number: int) -> tuple[Plan, ...]:
     """Put the plan that `--plan` names by its number, counted from 1, before the others."""
     if not 1 <= number <= len(plans):
-        raise BadInputError(f"--plan {number}: there are plans 1 to {len(plans)}; `argosy plan` lists them")
+        listed = "`argosy plan` lists them, the trainer's with --runnable"
+        raise BadInputError(f"--plan {number}: there are plans 1 to {len(plans)}; {listed}")
     chosen = plans[number - 1]
     return (chosen, *(plan for plan in plans if plan is not chosen))

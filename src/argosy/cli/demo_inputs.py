@@ -38,7 +38,7 @@ def across_sites(inputs: Inputs) -> More:
     )
 
     def more(choice: Choice, measured: Measured) -> tuple[Line, ...]:
-        best = plan_inputs(together, choice.shape)[0].prediction
+        best = plan_inputs(together, choice.shape, runnable=True)[0].prediction
         told = choice.plan.prediction
         if best is None or told is None:
             return ()

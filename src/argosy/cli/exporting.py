@@ -1,4 +1,4 @@
-"""A plan as another framework's configuration: what `--export` asks for, and what becomes of it.
+"""The plan that `--plan` chooses as files: its step as pictures, and what `--export` asks for.
 
 Reads the wishes and lays out what the room `plan` writes; it must not plan.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from argosy.cli.choosing import chosen_first
 from argosy.cli.files import write_text
 from argosy.cli.inputs import Inputs
+from argosy.cli.plan_files import write_step
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
@@ -45,14 +46,22 @@ def _wish(text: str) -> Wish:
     return Wish(format=name, file=Path(file) if file else None)
 
 
-def export_plans(
-    wishes: Sequence[Wish], plans: Sequence[Plan], number: int, inputs: Inputs, shape: ModelShape
+def write_plan(
+    plans: Sequence[Plan],
+    number: int,
+    *,
+    inputs: Inputs,
+    shape: ModelShape,
+    trace: Path | None,
+    timeline: Path | None,
+    wishes: Sequence[Wish],
 ) -> str | None:
-    """Export the plan of a number, counted from 1; gives the text for standard output, None where all went to files.
+    """Write the plan of a number, counted from 1; gives the text for standard output, None where all went to files.
 
     A plan that a framework can't express is refused, with the numbers of those that it can.
     """
     chosen = chosen_first(tuple(plans), number)[0]
+    write_step(chosen, trace, timeline)
     vendors = {chip_class.name: chip_class.chip.vendor for chip_class in inputs.classes}
     shown = None
     for wish in wishes:
@@ -78,4 +87,5 @@ def _others(name: str, plans: Sequence[Plan], shape: ModelShape, vendors: dict[s
         except BadInputError:
             continue
         able.append(f"--plan {number}")
-    return f"\nIt can express {', '.join(able)}" if able else "\nIt can express none of the plans listed"
+    which = ", ".join(able) if able else "none of the plans listed"
+    return f"\nIt can express {which}; `--for {name}` plans only what it can"

@@ -50,6 +50,7 @@ def print_plans(console: Console, job: Job, fleet: Fleet, plans: Sequence[Plan])
     lines = [course_line(course_of(job, plans[0])), *summary_lines(plans, job.objective.goal, console.width)]
     if console.width < WIDE:
         lines.append(f"over the long link: {option_rows(plans[:1], job.objective.goal)[0].long_link}.")
+    lines += power_lines(job, plans[0])
     for line in (*lines, *idle_lines(fleet, plans[0])):
         console.print(Text(line, overflow="fold"))
 
@@ -72,6 +73,14 @@ def course_of(job: Job, plan: Plan) -> Course:
     with suppress(BadInputError):
         left = seconds_left(job, now)
     return course(plan, job, now, left)
+
+
+def power_lines(job: Job, plan: Plan) -> list[str]:
+    """Say how much of the power cap a plan takes; nothing where there is no cap."""
+    cap_kw, told = job.objective.power_kw, plan.prediction
+    if cap_kw is None or told is None or told.power_kw is None:
+        return []
+    return [f"power: the chips in use draw {told.power_kw:,.4g} of {cap_kw:,.4g} kW at their rated power."]
 
 
 def idle_lines(fleet: Fleet, plan: Plan) -> list[str]:

@@ -8,18 +8,13 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.exporting import export_plans, read_wishes
+from argosy.cli.exporting import read_wishes, write_plan
 from argosy.cli.inputs import read_inputs
-from argosy.cli.options import course_of
-from argosy.cli.options import print_plans as print_plans
 from argosy.cli.pareto import show_front
-from argosy.cli.plan_files import write_step
 from argosy.cli.planning import plan_model
-from argosy.cli.words import console
-from argosy.contracts.codec import encode
+from argosy.cli.showing import explained, show_plans
 from argosy.contracts.errors import BadInputError
-
-WIDTH = 110
+from argosy.plan.forms import find_form
 
 
 def command(
@@ -34,6 +29,12 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Write all plans as JSON, the chosen one first.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Write the chosen plan's step as a Perfetto trace.")] = None,
     timeline: Annotated[Path | None, typer.Option(help="Draw the chosen plan's step as an SVG.")] = None,
+    runnable: Annotated[
+        bool, typer.Option("--runnable", help="Only plans that Argosy's trainer runs, as `argosy train` numbers them.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what each choice is worth, and what holds the plan back.")
+    ] = False,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="List the plans that none beats in speed, price, power and chips together.")
     ] = False,
@@ -46,24 +47,31 @@ def command(
             help="Write a plan for another framework: megatron, torchtitan or flagscale.",
         ),
     ] = None,
-    number: Annotated[int, typer.Option("--plan", metavar="N", help="Which plan of the list to export.")] = 1,
+    framework: Annotated[
+        str | None,
+        typer.Option("--for", metavar="FORMAT", help="Only plans that megatron, torchtitan or flagscale can run."),
+    ] = None,
+    number: Annotated[int, typer.Option("--plan", metavar="N", help="Which plan of the list is written to files.")] = 1,
 ) -> None:
     """Say how a job would split over a fleet, how fast, at what cost, and what holds it back."""
-    if (pareto or plot) and (trace or timeline or exports):
+    if (pareto or plot) and (trace or timeline or exports or explain):
         raise BadInputError(
-            "--pareto and --plot are about many plans, --trace, --timeline and --export about one; choose"
+            "--pareto and --plot are about many plans, --explain, --trace, --timeline and --export about one; choose"
         )
+    if framework and (pareto or plot or explain or runnable):
+        raise BadInputError("--for plans for another framework, which --pareto, --explain and --runnable don't; choose")
+    form = find_form(framework) if framework else None
     wishes = read_wishes(exports or (), alone=not as_json)
     inputs = read_inputs(job, settings or (), fleet, catalogue, profile or ())
     if pareto or plot:
-        show_front(console(WIDTH), inputs, as_json=as_json, plot=plot)
+        show_front(inputs, runnable=runnable, as_json=as_json, plot=plot)
         return
-    shape, plans = plan_model(inputs)
-    write_step(plans[0], trace, timeline)
-    if exported := export_plans(wishes, plans, number, inputs, shape):
+    shape, plans = plan_model(inputs, runnable=runnable, form=form)
+    exported = write_plan(plans, number, inputs=inputs, shape=shape, trace=trace, timeline=timeline, wishes=wishes)
+    if exported is not None:
         typer.echo(exported, nl=False)
         return
-    if as_json:
-        typer.echo(encode({"plans": plans, "course": course_of(inputs.job, plans[0])}).decode())
-        return
-    print_plans(console(WIDTH), inputs.job, inputs.fleet, plans)
+    if form and not as_json:
+        typer.echo(f"only plans that {form.name} runs:\n")
+    told = explained(inputs, shape, plans[0], runnable=runnable) if explain else None
+    show_plans(inputs, plans, told, as_json=as_json)

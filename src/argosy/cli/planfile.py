@@ -21,7 +21,7 @@ PLAN_BYTES_MAX = 64_000_000
 
 def read_plan(path: Path, inputs: Inputs) -> Plan:
     """Read a plan from JSON (`plan.json` of a run) and see that it is one of this job and fleet."""
-    hint = "give a number of `argosy plan`'s list, or the plan.json of a run"
+    hint = "give a number of what `argosy plan --runnable` lists, or the plan.json of a run"
     text = read_text(path, "plan file", hint, PLAN_BYTES_MAX)
     train = inputs.job.train
     wanted: dict[str, Any] = {

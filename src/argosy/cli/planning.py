@@ -12,6 +12,7 @@ from argosy.cli.inputs import Inputs
 from argosy.cli.jobs import load_model, seconds_left, told_of
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
+from argosy.plan.forms import Form
 from argosy.plan.pareto import Front, pareto_front
 from argosy.plan.planner import plan_job
 from argosy.plan.sizes import sized_plans
@@ -21,8 +22,13 @@ PATIENCE_S, PLAIN_EVERY_S = 2.0, 10.0
 CLEAR_LINE = "\r\x1b[K"
 
 
-def plan_inputs(inputs: Inputs, shape: ModelShape) -> tuple[Plan, ...]:
-    """Ask the planner; the first plan is the best."""
+def plan_inputs(
+    inputs: Inputs, shape: ModelShape, *, runnable: bool = False, form: Form | None = None
+) -> tuple[Plan, ...]:
+    """Ask the planner; the first plan is the best.
+
+    runnable: only plans that Argosy's trainer runs; form: only those that another framework runs.
+    """
     with told_of(inputs.job_source), Waiting() as waiting:
         return plan_job(
             inputs.job,
@@ -32,17 +38,21 @@ def plan_inputs(inputs: Inputs, shape: ModelShape) -> tuple[Plan, ...]:
             fleet=inputs.fleet.name,
             seconds_left=seconds_left(inputs.job, datetime.datetime.now().astimezone()),
             progress=waiting.tell,
+            runnable=runnable,
+            form=form,
             measured=inputs.measured,
         )
 
 
-def plan_model(inputs: Inputs) -> tuple[ModelShape, tuple[Plan, ...]]:
+def plan_model(
+    inputs: Inputs, *, runnable: bool = False, form: Form | None = None
+) -> tuple[ModelShape, tuple[Plan, ...]]:
     """Load the job's model and ask the planner; the first plan is the best."""
     shape = load_model(inputs.job, inputs.job_source)[0]
-    return shape, plan_inputs(inputs, shape)
+    return shape, plan_inputs(inputs, shape, runnable=runnable, form=form)
 
 
-def front_inputs(inputs: Inputs) -> Front:
+def front_inputs(inputs: Inputs, *, runnable: bool = False) -> Front:
     """Ask the planner for plans in many sizes, and keep those that no other beats."""
     shape = load_model(inputs.job, inputs.job_source)[0]
     with told_of(inputs.job_source), Waiting() as waiting:
@@ -54,6 +64,7 @@ def front_inputs(inputs: Inputs) -> Front:
             fleet=inputs.fleet.name,
             progress=waiting.tell,
             measured=inputs.measured,
+            runnable=runnable,
         )
     return pareto_front(plans)
 

@@ -19,8 +19,6 @@ from argosy.train.profiling import Asked, device_name, measure
 
 MICROBATCH_SIZES = (1, 2, 4)
 RECOMPUTES = ("none", "full")
-# What the trainer can split a layer by is measured by running it split, which one process can't.
-ONE_RANK = "stages of one rank (TP 1); a plan by this profile has no others"
 
 
 def command(
@@ -32,6 +30,7 @@ def command(
         typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the job, e.g. train.microbatch_size=2."),
     ] = None,
     catalogue: Annotated[Path | None, typer.Option(help="A file that adds chips or replaces figures.")] = None,
+    tp: Annotated[str, typer.Option(help="TP degrees to measure, such as 1,2,4.")] = "1",
     seconds: Annotated[float, typer.Option(min=0.01, max=60.0, help="How long to time each piece of work.")] = 0.5,
 ) -> None:
     """Time a job's embedding, layers and head on this machine, forward, backward and update, and write a profile."""
@@ -47,6 +46,7 @@ def command(
         sequence_length=train.sequence_length,
         precision=train.precision,
         microbatch_sizes=(train.microbatch_size,) if train.microbatch_size else MICROBATCH_SIZES,
+        degrees=read_degrees(tp, group.chips_per_node),
         recomputes=(train.recompute,) if train.recompute else RECOMPUTES,
         device=device,
         threads=1 if device == "cpu" else 0,
@@ -63,7 +63,15 @@ def command(
     write_text(out, encode(Profile(tables=(table,))).decode() + "\n")
     for entry in table.entries:
         typer.echo(line(entry))
-    typer.echo(f"{out}: {len(table.entries)} entries for {group.chip}, {copies} at once; {ONE_RANK}")
+    typer.echo(f"{out}: {len(table.entries)} entries for {group.chip}; a plan by it has TP {tp} and nothing else")
+
+
+def read_degrees(text: str, chips: int) -> tuple[int, ...]:
+    """Read TP degrees, each at most the chips of a node. Raises BadInputError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= chips for part in parts):
+        raise BadInputError(f"--tp {text}: write degrees from 1 to {chips}, the chips of this machine, such as 1,2")
+    return tuple(sorted({int(part) for part in parts}))
 
 
 def find_group(groups: tuple[NodeGroup, ...], chip: str) -> NodeGroup:
@@ -79,6 +87,6 @@ def find_group(groups: tuple[NodeGroup, ...], chip: str) -> NodeGroup:
 
 def line(entry: ProfileEntry) -> str:
     """Put an entry in a line."""
-    how = f"micro-batch {entry.microbatch_size}, recompute {entry.recompute}"
+    how = f"TP {entry.tp}, micro-batch {entry.microbatch_size}, recompute {entry.recompute}"
     times = f"forward {entry.forward_ms:.3g} ms, backward {entry.backward_ms:.3g} ms, update {entry.update_ms:.3g} ms"
     return f"{entry.unit}   {how}   {times}"

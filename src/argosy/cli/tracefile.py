@@ -22,8 +22,8 @@ from argosy.plan.trace import (
     Row,
     Span,
     chrome_trace,
+    place_label,
     shifted,
-    stage_label,
     unit_name,
     work_name,
 )
@@ -64,7 +64,7 @@ def measured_rows(plan: Plan, traces: Sequence[RankTrace]) -> tuple[Row, ...]:
     rows = [
         Row(
             group=f"{nodes[trace.rank]} ({CLOCKS.get(trace.clock, trace.clock)})",
-            label=f"rank {trace.rank}: {stage_label(plan, trace.replica, trace.stage)}",
+            label=f"rank {trace.rank}: {place_label(plan, trace.replica, trace.stage)}",
             spans=tuple(op_span(op, places(plan, trace)) for op in trace.ops if op.kind != EXCHANGE),
         )
         for trace in traces

@@ -32,7 +32,7 @@ def command(
     trace: Annotated[Path | None, typer.Option(help="Write what every rank did as a Perfetto trace.")] = None,
     directory: Annotated[Path | None, typer.Option(help="Where the run's files go; by default runs/NAME.")] = None,
     plan: Annotated[
-        str | None, typer.Option(metavar="N|FILE", help="Run the N-th plan of `argosy plan`, or a plan.json.")
+        str | None, typer.Option(metavar="N|FILE", help="Run plan N of `argosy plan --runnable`, or a plan.json.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=PORT_MAX, help="Where ranks meet on this machine; 0: any.")] = 0,
     catalogue: Annotated[Path | None, typer.Option(help="A file that adds chips or replaces figures.")] = None,

@@ -33,7 +33,10 @@ class Clock(Protocol):
         """Set the zero of time; all ranks call it between two barriers."""
 
     def begin(self, kind: str, stage: int, microbatch: int, *, last: bool = False) -> None:
-        """Say that a forward (F) or backward (B) of a stage begins; its input has arrived. last: of its backwards."""
+        """Say that a forward (F), backward (B) or the weights' part (W) of a stage begins; its input has arrived.
+
+        last: it makes the stage's gradients whole.
+        """
 
     def end(self, kind: str, stage: int, microbatch: int) -> None:
         """Say that its arithmetic is done; returns when its time has passed."""
@@ -158,16 +161,16 @@ class EmulatedClock:
     def begin(self, kind: str, stage: int, microbatch: int, *, last: bool = False) -> None:
         """Start at the later of the own clock and the input's arrival."""
         start_ms = max(self.clock_ms, self._arrival_ms(kind, stage, microbatch))
-        held = self.replica.stages[stage]
         self._began_ms = start_ms
-        self._end_ms = start_ms + (held.forward_ms if kind == "F" else held.backward_ms)
+        self._end_ms = start_ms + self.plan.parts_ms(self.replica.stages[stage])["FBW".index(kind)]
         if last:
             self._row[self._last_slot(stage)], self._row[_LAST_END] = start_ms, self._end_ms
 
     def end(self, kind: str, stage: int, microbatch: int) -> None:
         """Publish the end and sleep until it."""
         self.clock_ms = self._end_ms
-        self._row[self._slot(kind, stage, microbatch)] = self.clock_ms
+        if kind != "W":
+            self._row[self._slot(kind, stage, microbatch)] = self.clock_ms
         self._sleep()
 
     def barrier(self) -> None:
@@ -219,7 +222,7 @@ class EmulatedClock:
 
     def _arrival_ms(self, kind: str, stage: int, microbatch: int) -> float:
         peer = stage + (-1 if kind == "F" else 1)
-        if not 0 <= peer < len(self.replica.stages):
+        if kind == "W" or not 0 <= peer < len(self.replica.stages):
             return 0.0
         rank = self.replica.stages[peer].ranks[self.seat.tp_index]
         sent_ms = float(self.board.times[self._step % 2, rank, self._slot(kind, peer, microbatch)])

@@ -9,6 +9,7 @@ CODES: dict[str, str] = {
     "NO_OPTIONS": "the planner has not answered yet",
     "QUEUE_DRAINING": "the queue starts no jobs",
     "BACKOFF": "a retry waits its time",
+    "TURN": "the queue shares its chips in rounds and others have their turn",
     "NO_QUOTA": "the queue has what it may have",
     "ORDER": "the queue is strict and a job ahead waits for the same chips",
     "NO_CAPACITY": "the nodes are in use",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 EMBEDDING = -1
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 """Orders of forward and backward that are known to the timeline."""
-TRAINER_SCHEDULES = ("1f1b", "gpipe", "interleaved")
+TRAINER_SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 """Those that the trainer runs."""
 GRADIENT_BYTES = 4
 """Of one parameter's gradient as it is summed: fp32, whatever the training precision."""
@@ -150,7 +150,8 @@ class Prediction:
     exchange_share: time that gradients occupy the long link / the step if nothing of it overlapped. exchange_hidden:
     the part of that time that does not lengthen the step. gap: by what part the step may be longer than the least that
     any plan on these chips could take, against a proven lower bound; None where none was worked out. power_kw: of the
-    chips in use at their rated power; None where one is unknown. emulated: times are of emulated chips.
+    chips in use at their rated power; None where one is unknown. memory_gb: on the fullest rank; None where it was not
+    worked out. emulated: times are of emulated chips.
     """
 
     step_ms: float
@@ -165,6 +166,7 @@ class Prediction:
     holdups: tuple[Holdup, ...] = ()
     gap: float | None = None
     power_kw: float | None = None
+    memory_gb: float | None = None
     emulated: bool = False
 
 
@@ -212,6 +214,11 @@ class Plan:
     def stages_at(self, replica: Replica, place: int) -> tuple[Stage, ...]:
         """List the virtual stages that a place of a replica runs, ascending."""
         return replica.stages[place :: len(self.places(replica))]
+
+    def parts_ms(self, stage: Stage) -> tuple[float, float, float]:
+        """Give how long forward, backward and what the schedule runs apart for the weights take a micro-batch."""
+        weights_ms = stage.backward_ms * stage.weight_share if self.schedule == "zero-bubble" else 0.0
+        return stage.forward_ms, stage.backward_ms - weights_ms, weights_ms
 
     def units(self, stage: Stage) -> tuple[int, ...]:
         """List the units a stage computes, ascending: its layers, the embedding on the first, the head on the last."""

@@ -12,9 +12,25 @@ NORMALISED = "normalised"
 EVERY_KIND = "*"
 """The kind under which a limit holds for each kind that has no limit of its own."""
 
-ORDERS = ("best_effort", "strict")
+TIMED_ORDERS = ("fifo", "shortest_remaining", "fair", "makespan")
+"""Orders in which a queue's jobs take turns: at the end of a round its chips are dealt anew."""
+
+ORDERS = ("best_effort", "strict", *TIMED_ORDERS)
 QUEUE_STATES = ("open", "closed", "draining")
 SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """How a queue's jobs take turns.
+
+    every_s: after that running jobs may give way to others of their queue, or move to other chips. start_s: what a
+    start is reckoned to cost a job. exchanges_at_most: by which one job may be hit in its life; None: any number.
+    """
+
+    every_s: float = 360.0
+    start_s: float = 0.0
+    exchanges_at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +39,9 @@ class Queue:
 
     parent: a queue whose children this one shares with; empty for the top. guarantee: chips it owns, by kind; a parent
     that states none owns what its children own. borrow, lend: the most it takes from, or gives to, others by kind; no
-    entry means no limit. notice_s: what its borrowers are given before lent chips are taken back. order: `strict` lets
-    nothing pass a blocked job within a chip kind. state: `closed` takes no new jobs, `draining` also starts none.
+    entry means no limit. notice_s: what its borrowers are given before lent chips are taken back, and its own jobs at the
+    end of a round. order: `strict` lets nothing pass a blocked job within a chip kind; the TIMED_ORDERS deal its chips
+    anew every round. state: `closed` takes no new jobs, `draining` also starts none.
     """
 
     name: str
@@ -35,6 +52,7 @@ class Queue:
     notice_s: float = 0.0
     weight: float = 1.0
     order: str = "best_effort"
+    round: Round = field(default_factory=Round)
     state: str = "open"
 
 

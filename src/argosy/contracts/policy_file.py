@@ -17,12 +17,15 @@ from argosy.contracts.errors import BadInputError
 from argosy.contracts.policy import (
     EVERY_KIND,
     NORMALISED,
+    ORDERS,
     SECOND_US,
+    TIMED_ORDERS,
     Breaker,
     Policy,
     Queue,
     Reclaim,
     Retries,
+    Round,
     Window,
 )
 from argosy.contracts.units import Count, DurationS, Switch, parse_count, parse_duration_s, parse_switch, show
@@ -86,6 +89,16 @@ def _moment(value: Any) -> Any:
     return round(zoned.timestamp()) * SECOND_US
 
 
+class RoundSection(Section):
+    """The keys of a queue's `round:`."""
+
+    OTHER_NAMES: ClassVar = {"lease": "every", "length": "every", "switch_cost": "start_cost"}
+
+    every: Annotated[DurationS, Field(ge=1)] = 360.0
+    start_cost: DurationS = 0.0
+    exchanges_at_most: Annotated[int, Field(ge=0)] | None = None
+
+
 class QueueSection(Section):
     """The keys of one queue."""
 
@@ -96,7 +109,8 @@ class QueueSection(Section):
     borrow: Annotated[Any, BeforeValidator(_borrowing)] = Field(default_factory=dict)
     lend: Annotated[Any, BeforeValidator(_lending)] = Field(default_factory=lambda: {"limits": {}, "notice_s": 0.0})
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    order: Literal["best_effort", "strict"] = "best_effort"
+    order: Literal[ORDERS] = "best_effort"  # type: ignore[valid-type]
+    round: RoundSection | None = None
     state: Literal["open", "closed", "draining"] = "open"
 
 
@@ -169,7 +183,11 @@ def read_policy(text: str, source: str) -> Policy:
     """
     document = read_document(text, source)
     content = validate(document, PolicyFile)
-    problems = [*_tree_problems(content, document), *_window_problems(content, document)]
+    problems = [
+        *_tree_problems(content, document),
+        *_window_problems(content, document),
+        *_round_problems(content, document),
+    ]
     if problems:
         raise problems_error(problems)
     return _to_policy(content)
@@ -228,6 +246,21 @@ def _window_problems(content: PolicyFile, document: Document) -> list[str]:
     ]
 
 
+def _round_problems(content: PolicyFile, document: Document) -> list[str]:
+    """Find rounds of queues whose jobs do not take turns, and rounds that a start would use up."""
+    problems = []
+    for name, queue in content.queues.items():
+        if queue.round is None:
+            continue
+        if queue.order not in TIMED_ORDERS:
+            text = f"order {queue.order} has no rounds; those that do are {', '.join(TIMED_ORDERS)}"
+            problems.append(document.problem(("queues", name, "round"), text))
+        elif queue.round.start_cost >= queue.round.every:
+            text = f"a start takes {queue.round.start_cost:g} s, the whole round is {queue.round.every:g} s"
+            problems.append(document.problem(("queues", name, "round", "start_cost"), text))
+    return problems
+
+
 def _to_policy(content: PolicyFile) -> Policy:
     """Turn the checked file into the contract."""
     rules, again = content.reclaim, content.retries
@@ -263,6 +296,10 @@ def _to_policy(content: PolicyFile) -> Policy:
     )
 
 
+def _to_round(section: RoundSection) -> Round:
+    return Round(every_s=section.every, start_s=section.start_cost, exchanges_at_most=section.exchanges_at_most)
+
+
 def _to_queue(name: str, queue: QueueSection) -> Queue:
     return Queue(
         name=name,
@@ -273,5 +310,6 @@ def _to_queue(name: str, queue: QueueSection) -> Queue:
         notice_s=queue.lend["notice_s"],
         weight=queue.weight,
         order=queue.order,
+        round=_to_round(queue.round or RoundSection()),
         state=queue.state,
     )

@@ -10,6 +10,7 @@ from typing import Any
 from argosy.contracts.policy import NORMALISED
 from argosy.control import change as ch
 from argosy.control.decay import faded
+from argosy.control.lanes import Lanes
 from argosy.control.quota import QuotaTree
 from argosy.control.shapes import Shapes
 from argosy.control.state import AttemptState, JobState, QueueUse, Reservation, State
@@ -30,7 +31,7 @@ def rebuild(state: State) -> None:
     """Work out the quota tree, shapes and groups anew, after policy or pools changed or a snapshot was read."""
     kinds = tuple(sorted({pool.kind for pool in state.nodes.pools} | _named_kinds(state)))
     state.quota = QuotaTree(state.policy, kinds)
-    state.shapes, state.waiting = Shapes(len(state.quota.kinds)), {}
+    state.shapes, state.waiting, state.lanes = Shapes(len(state.quota.kinds)), {}, Lanes()
     state.shape_of = {}
     state.holding = [set() for _ in state.nodes.pools]
     for attempt in state.attempts.values():
@@ -157,6 +158,11 @@ def _job_moved(state: State, change: ch.JobMoved) -> None:
     if change.to == "stopping" and change.reason in ("preempted", "maintenance", "drained"):
         job.evicted_us = state.now_us
         job.evictions += change.reason == "preempted"
+    if job.state == "running" and change.to != "running":
+        job.done_tokens, job.ran_us, job.pace = job.done_by(state.now_us), 0, 0.0
+    elif change.to == "running" and job.state != "running":
+        job.ran_us, job.pace = state.now_us, state.attempts[job.attempt].rung.rate
+    job.exchanges += change.to == "stopping" and change.reason == "round"
     job.state, job.reason, job.text = change.to, change.reason, change.text
     if waits and not waited:
         job.since_us = state.now_us
@@ -303,6 +309,10 @@ def _timer_set(state: State, change: ch.TimerSet) -> None:
     insort(state.timers, (change.at_us, change.purpose, change.about))
 
 
+def _round_began(state: State, change: ch.RoundBegan) -> None:
+    state.rounds[change.queue] = change.ends_us
+
+
 def _timers_done(state: State, change: ch.TimersDone) -> None:
     state.timers = [timer for timer in state.timers if timer[0] > change.up_to_us]
 
@@ -346,6 +356,7 @@ TABLE: dict[type, Callable[[State, Any], None]] = {
     ch.Reserved: _reserved,
     ch.Unreserved: _unreserved,
     ch.TimerSet: _timer_set,
+    ch.RoundBegan: _round_began,
     ch.TimersDone: _timers_done,
     ch.JobsForgotten: _forgotten,
     ch.Refused: _refused,

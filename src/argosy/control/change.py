@@ -208,6 +208,13 @@ class TimerSet(Change, frozen=True, kw_only=True, tag="timer"):
     about: str = ""
 
 
+class RoundBegan(Change, frozen=True, kw_only=True, tag="round"):
+    """A queue's chips were dealt anew; its jobs keep them until the round ends."""
+
+    queue: str
+    ends_us: int
+
+
 class TimersDone(Change, frozen=True, kw_only=True, tag="timers"):
     """All timers up to this time went off."""
 
@@ -253,6 +260,7 @@ AnyChange = (
     | Reserved
     | Unreserved
     | TimerSet
+    | RoundBegan
     | TimersDone
     | JobsForgotten
     | Refused

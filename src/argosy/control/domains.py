@@ -3,7 +3,7 @@
 Only counts and picks; must not know jobs, quotas or why a node is free.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 LEVELS = ("node", "rack", "spine", "site", "any")
 NODE, RACK, SPINE, SITE, ANY = range(len(LEVELS))
@@ -62,19 +62,26 @@ class PoolTree:
         """Find the smallest domain, and of those the fullest, that has so many free nodes."""
         if self.top.free < count or (level == NODE and count > 1):
             return None
-        for step in range(RACK, min(max(level, RACK), SITE) + 1):
-            for numbers in self._peers[step][count:]:
-                if numbers:
-                    return self.levels[step][min(numbers)]
-        return None
+        for step in range(RACK, min(max(level, RACK), SITE - 1) + 1):
+            peers = self._peers[step]
+            for free in range(count, len(peers)):
+                if peers[free]:
+                    return self.levels[step][min(peers[free])]
+        return self.top if level >= SITE else None
 
     def largest(self, level: int) -> Domain:
         """Give the domain of a level with most free nodes, the first of equals."""
-        step = min(max(level, RACK), SITE)
-        for numbers in reversed(self._peers[step]):
-            if numbers:
-                return self.levels[step][min(numbers)]
+        if level < SITE:
+            step = max(level, RACK)
+            for numbers in reversed(self._peers[step]):
+                if numbers:
+                    return self.levels[step][min(numbers)]
         return self.top
+
+    def most_free(self) -> tuple[int, int, int, int, int]:
+        """Count the free nodes of the fullest domain of each level."""
+        rack, spine, all_free = self.largest(RACK).free, self.largest(SPINE).free, self.top.free
+        return rack, rack, spine, all_free, all_free
 
     def widest(self, level: int) -> int:
         """Count the nodes that the largest domain of a level owns, free or not."""
@@ -84,26 +91,46 @@ class PoolTree:
 def add(leaf: Domain, node: int) -> None:
     """Make a node free in its rack and in all that is above it."""
     leaf.nodes.add(node)
-    place: Domain | None = leaf
-    while place is not None:
-        free, peers = place.free, place.peers
-        peers[free].remove(place.number)
-        if free + 1 == len(peers):
-            peers.append(set())
-        peers[free + 1].add(place.number)
-        place.free = free + 1
-        place = place.parent
+    _count(leaf, 1)
 
 
 def remove(leaf: Domain, node: int) -> None:
     """Take a node out of its rack and of all that is above it."""
     leaf.nodes.remove(node)
+    _count(leaf, -1)
+
+
+def add_all(leaf: list[Domain], numbers: Iterable[int]) -> None:
+    """Make nodes free, rack by rack. leaf: of every node."""
+    for rack, found in _by_rack(leaf, numbers).items():
+        rack.nodes.update(found)
+        _count(rack, len(found))
+
+
+def remove_all(leaf: list[Domain], numbers: Iterable[int]) -> None:
+    """Take free nodes out, rack by rack. leaf: of every node."""
+    for rack, found in _by_rack(leaf, numbers).items():
+        rack.nodes.difference_update(found)
+        _count(rack, -len(found))
+
+
+def _by_rack(leaf: list[Domain], numbers: Iterable[int]) -> dict[Domain, list[int]]:
+    found: dict[Domain, list[int]] = {}
+    for number in numbers:
+        found.setdefault(leaf[number], []).append(number)
+    return found
+
+
+def _count(leaf: Domain, change: int) -> None:
+    """Count so many more free nodes in a rack and in all that is above it."""
     place: Domain | None = leaf
     while place is not None:
-        free, peers = place.free, place.peers
-        peers[free].remove(place.number)
-        peers[free - 1].add(place.number)
-        place.free = free - 1
+        before, after, peers = place.free, place.free + change, place.peers
+        while after >= len(peers):
+            peers.append(set())
+        peers[before].remove(place.number)
+        peers[after].add(place.number)
+        place.free = after
         place = place.parent
 
 

@@ -3,9 +3,14 @@
 Reads the state and changes nothing.
 """
 
+from bisect import bisect_left
+
+import numpy as np
+
 from argosy.contracts.pending import CODES, Blocking, WhyPending
+from argosy.contracts.policy import SECOND_US
+from argosy.control.lanes import QUEUE
 from argosy.control.nodes import FOREVER
-from argosy.control.order import expected_end
 from argosy.control.state import Blocked, JobState, State
 from argosy.control.waiting import group_key
 from argosy.control.why import Judgement, judge
@@ -113,6 +118,16 @@ def _eta(state: State, job: JobState) -> tuple[int | None, int | None]:
 
 def _ahead(state: State, job: JobState) -> int:
     """Count the jobs of the same queue with better priority or age."""
-    own = (-job.claim.priority, job.number)
-    queue = state.queue_of(job)
-    return sum(member[:2] < own for group, rows in state.waiting.items() if group[0] == queue for member in rows)
+    own = (-job.claim.priority, job.number, job.id)
+    table, keys = state.lanes.table, state.lanes.keys
+    rows = np.flatnonzero(table[:, QUEUE] == state.queue_of(job)).tolist()
+    return sum(bisect_left(state.waiting[keys[row]], own) for row in rows)
+
+
+def expected_end(state: State, queue: str, began_us: int, ends_us: int) -> int:
+    """Foretell when an attempt ends, by how early its queue's jobs ended before their limits: the median."""
+    samples = sorted(state.early.get(queue, []))
+    if ends_us >= FOREVER or not samples:
+        return ends_us
+    middle = samples[len(samples) // 2]
+    return max(state.now_us + SECOND_US, began_us + (ends_us - began_us) * middle // 1000)

@@ -19,16 +19,22 @@ def grow(work: Work, wanted: set[int]) -> None:
     idle = {pool for pool, tree in enumerate(state.nodes.trees) if tree.top.free and pool not in wanted}
     grown, tired = 0, False
     cooldown_us = state.us(state.policy.reclaim.cooldown_s)
-    for name in sorted(set().union(*(state.holding[pool] for pool in idle))):
+    for name in _growable(state, idle):
         attempt = state.attempts[name]
         job = state.jobs[attempt.job]
-        if job.claim.elastic and job.state == "running" and attempt.rung != job.rungs[0]:
+        if any(pool in idle for rung in job.rungs for pool, _ in rung.chips) and attempt.rung != job.rungs[0]:
             if state.now_us - max(attempt.began_us, attempt.regrouped_us) < cooldown_us or grown >= GROWS_MAX:
                 tired = True
             else:
                 grown += _grow_one(work, job, attempt, idle)
     if tired and not any(purpose == "pass" for _, purpose, _ in state.timers):
         work.later(max(1.0, state.policy.reclaim.cooldown_s), "pass")
+
+
+def _growable(state: State, idle: set[int]) -> list[str]:
+    """List the attempts of running elastic jobs, if there is anything to grow into."""
+    elastic = [a.id for a in state.attempts.values() if state.jobs[a.job].claim.elastic] if idle else []
+    return sorted(name for name in elastic if state.jobs[state.attempts[name].job].state == "running")
 
 
 def _grow_one(work: Work, job: JobState, attempt: AttemptState, idle: set[int]) -> int:

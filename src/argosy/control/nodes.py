@@ -11,7 +11,7 @@ from itertools import islice
 
 from argosy.contracts.fleet import Node
 from argosy.contracts.request import Pool
-from argosy.control.domains import Domain, PoolTree, add, own, remove
+from argosy.control.domains import Domain, PoolTree, add, add_all, own, remove, remove_all
 
 FOREVER = 2**62
 """A time in microseconds that never comes."""
@@ -23,7 +23,8 @@ class NodeTable:
     holder: attempt on the node, also while it leaves. leaving: the attempt no longer counts on it since the generation
     left_generation, and has to be gone by leave_by_us. lease_us: when a node that does not answer has parked its ranks
     for certain. until_us: start of the next maintenance window, 0 while in one. lock, lock_until: the job a free node
-    is held for, and the time before which others may use it. faults: times it was quarantined.
+    is held for, and the time before which others may use it. faults: times it was quarantined. withheld, idle_spares:
+    of each pool the free nodes that not everybody may use, and those kept for replacements.
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,7 @@ class NodeTable:
         self.ready: list[bool] = []
         self.ready_count: list[int] = []
         self.withheld: list[set[int]] = []
+        self.idle_spares: list[set[int]] = []
         self.members: list[list[int]] = []
 
     def __len__(self) -> int:
@@ -67,6 +69,7 @@ class NodeTable:
             self.trees.append(PoolTree(pool.name))
             self.ready_count.append(0)
             self.withheld.append(set())
+            self.idle_spares.append(set())
             self.members.append([])
 
     def add_node(self, node: Node) -> None:
@@ -110,12 +113,11 @@ class NodeTable:
             self.ready[number] = ready
             self.ready_count[pool] += 1 if ready else -1
         free = ready and not self.holder[number]
-        kept = self.spare[number] or bool(self.lock[number]) or self.until_us[number] != FOREVER
-        if free and kept:
-            self.withheld[pool].add(number)
-        else:
-            self.withheld[pool].discard(number)
-        if (free and not kept) != self.placeable[number]:
+        spare = self.spare[number]
+        kept = bool(self.lock[number]) or self.until_us[number] != FOREVER
+        (self.idle_spares[pool].add if free and spare else self.idle_spares[pool].discard)(number)
+        (self.withheld[pool].add if free and kept and not spare else self.withheld[pool].discard)(number)
+        if (free and not kept and not spare) != self.placeable[number]:
             self.placeable[number] = not self.placeable[number]
             (add if self.placeable[number] else remove)(self.leaf[number], number)
 
@@ -124,10 +126,16 @@ class NodeTable:
         return self.ready[number] and not self.holder[number]
 
     def hold(self, numbers: Iterable[int], attempt: str) -> None:
-        """Give nodes to an attempt."""
+        """Give free nodes to an attempt."""
+        taken = []
         for number in numbers:
             self.holder[number] = attempt
-            self.refresh(number)
+            if self.placeable[number]:
+                self.placeable[number] = False
+                taken.append(number)
+            else:
+                self.refresh(number)
+        remove_all(self.leaf, taken)
 
     def let_go(self, numbers: Iterable[int]) -> None:
         """Take nodes back from whoever held them."""
@@ -145,17 +153,13 @@ class NodeTable:
     def lent(self, extra: Iterable[int], without: Iterable[int] = ()) -> Iterator[None]:
         """Count withheld nodes as placeable, and others as not, while the block runs; the block must take none."""
         extra, without = list(extra), [number for number in without if self.placeable[number]]
-        for number in extra:
-            add(self.leaf[number], number)
-        for number in without:
-            remove(self.leaf[number], number)
+        add_all(self.leaf, extra)
+        remove_all(self.leaf, without)
         try:
             yield
         finally:
-            for number in extra:
-                remove(self.leaf[number], number)
-            for number in without:
-                add(self.leaf[number], number)
+            remove_all(self.leaf, extra)
+            add_all(self.leaf, without)
 
     def names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         """Name nodes."""

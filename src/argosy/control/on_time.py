@@ -120,6 +120,7 @@ TIMERS: dict[str, Callable[[Work, str], None]] = {
     "lease": _lease,
     "backoff": _backoff,
     "pass": _backoff,
+    "round": _backoff,
     "pin": _pin,
     "maintenance": _maintenance,
     "drain": _drain,

@@ -1,245 +1,248 @@
 """The one order of the pass: entitled before borrowing, then priority, then who is furthest below its share, then age.
 
 Every queue is a line of groups of like jobs, sorted by how much they must borrow, priority and age; a strict queue's
-line is sorted by priority and age alone. A small heap decides between queues. Must not know what is free.
+line is sorted by priority and age alone. Lays out the arrays that `control.board` judges by, and keeps them true while
+the pass moves the state. Must not know how nodes are found.
 """
 
-import heapq
-from collections.abc import Callable, Iterator
+import numpy as np
 
-from argosy.contracts.policy import SECOND_US
+from argosy.contracts.policy import TIMED_ORDERS
+from argosy.control.board import CLAIM, END, HEAD, HELD, ROOM, Board, advance, lack_of, line_up, set_tiers
 from argosy.control.decay import average, faded
-from argosy.control.nodes import FOREVER
-from argosy.control.sieve import Sieve
-from argosy.control.state import BLOCKED, Blocked, GroupKey, QueueUse, State
-from argosy.control.wishes import Wishes
+from argosy.control.lanes import (
+    CLOSED,
+    CODE,
+    LINED,
+    NUMBER,
+    PRIORITY,
+    QUEUE,
+    SEEN,
+    SHAPE,
+    TIER,
+    UNSEEN,
+    Array,
+    GroupKey,
+)
+from argosy.control.quota import Amounts
+from argosy.control.room import Room
+from argosy.control.state import BLOCKED, Blocked, QueueUse, State
 
-SIEVED_AFTER = (600, 1_500, 3_500)
-"""After so many lanes looked at the rest is sieved again."""
-
-Key = tuple[int, int, tuple[int, ...], int]
-
-
-class Lane:
-    """One group in the pass. depths, allowed: of its rungs, as of version `seen` of its queue. number: in the order."""
-
-    __slots__ = ("allowed", "depths", "group", "number", "queue", "seen", "tier")
-
-    def __init__(self, number: int, group: GroupKey, depths: list[int], allowed: list[bool], tier: int) -> None:
-        self.number, self.group, self.queue, self.depths, self.allowed = number, group, group[0], depths, allowed
-        self.seen = 0
-        self.tier = tier
-
-
-class Line:
-    """One queue's lanes by tier. strict: all in one tier, whatever they must borrow."""
-
-    __slots__ = ("buckets", "queue", "strict")
-
-    def __init__(self, queue: int, strict: bool, tiers: int) -> None:
-        self.queue, self.strict = queue, strict
-        self.buckets: list[list[tuple[int, int, int]]] = [[] for _ in range(tiers)]
-
-    def bucket(self, tier: int) -> list[tuple[int, int, int]]:
-        """Give the bucket for a tier: a heap of lanes' first jobs as (priority, number, lane)."""
-        return self.buckets[0 if self.strict else tier]
-
-    def first(self) -> list[tuple[int, int, int]] | None:
-        """Give the first bucket that is not empty."""
-        for bucket in self.buckets:
-            if bucket:
-                return bucket
-        return None
+LACKS_MAX = 1024
+"""How many wishes that nothing could be freed for are remembered in a pass; those beyond are asked again."""
+SLACK = 8
+"""Room behind each line for groups that come while the pass runs; one that finds none has all lines laid out anew."""
 
 
 class Order:
-    """Gives lane after lane; keys only grow worse while jobs are placed, so a stale one is put back.
+    """Gives group after group that something is to be done for. noted: what the pass found for some, by code.
 
-    known: tells what is known already of a group that no free node suffices for, so that it is not looked at. wanted:
-    pools that groups set aside at the start could use, had they enough free nodes.
+    room: what is known of free nodes.
     """
 
-    def __init__(self, state: State, known: Callable[[GroupKey], Blocked | None] = lambda _: None) -> None:
-        self.state, self._known = state, known
-        self.wanted: set[int] = set()
+    def __init__(self, state: State) -> None:
+        self.state, self.room = state, Room(state)
+        self.noted: list[Blocked] = [BLOCKED, BLOCKED]
         self._past = [_past(state, row.name) for row in state.quota.rows]
-        self._shares: list[tuple[int, ...] | None] = [None] * len(state.quota.rows)
-        self._versions = [0] * len(state.quota.rows)
-        self._strict = [queue.order == "strict" for queue in state.policy.queues]
-        self._lines: dict[int, Line] = {}
-        self._heap: list[tuple[Key, int]] = []
-        # Of every lane, by number; a lane itself is made when it is looked at, which most never are.
-        self._groups: list[GroupKey] = []
-        self._tiers: list[int] = []
-        self._wishes: list[tuple[int, Wishes, list[int]]] = []
-        self._hopeless: set[int] = set()
-        self._queued: set[GroupKey] = set()
-        self._worth = True
-        self._add(list(state.waiting), sieved=True)
+        self._lacks = 0
+        self._reasons: dict[tuple[int, int, int], Blocked] = {}
+        rows = state.lanes.begin_pass()
+        state.arrived.clear()
+        state.shapes.count()
+        self.board = _lay_out(state, self.room)
+        self.refill()
+        set_tiers(self.board, rows)
+        self._line_all(rows)
 
-    def __iter__(self) -> Iterator[Lane]:
-        """Give the next lane; call `again` or `deeper` to put it back."""
-        entry: tuple[Key, int] | None = None
-        looked = 0
-        while True:
-            if looked in SIEVED_AFTER and self._worth:
-                self._sieve_again()
-                looked, entry = looked + 1, None
-            if self.state.arrived:
-                self._add_arrived()
-                entry = None
-            if entry is None:
-                if not self._heap:
-                    return
-                entry = heapq.heappop(self._heap)
-            line = self._lines[entry[1]]
-            fresh = self._entry(line)
-            if fresh is not None and fresh > entry:
-                entry = heapq.heappushpop(self._heap, fresh)
-                continue
-            bucket = line.first()
-            if bucket is not None:
-                number = heapq.heappop(bucket)[2]
-                group = self._groups[number]
-                self._queued.discard(group)
-                known = self._known(group) if number in self._hopeless else None
-                if known is not None:
-                    self.state.why[group] = known
-                elif group in self.state.waiting:
-                    looked += 1
-                    yield self._lane(number)
-            following = self._entry(line)
-            entry = None if following is None else heapq.heappushpop(self._heap, following)
+    def next(self) -> tuple[int, int]:
+        """Find the next group in line that something is to be done for: what, and its row."""
+        self._take_in()
+        return advance(self.board, -1, False)
 
-    def again(self, lane: Lane) -> None:
-        """Put a lane back after its first job was placed, if it has more."""
-        if lane.group in self.state.waiting:
-            self._put(lane)
+    def judge(self, lane: int, failed: bool = False) -> tuple[int, int]:
+        """Go on with a group that holds nodes, or with one that was to start and could not; then as `next`."""
+        return advance(self.board, lane, failed)
 
-    def deeper(self, lane: Lane, tier: int) -> None:
-        """Put a lane back to be tried with more borrowing."""
-        lane.tier = tier
-        self._put(lane)
+    def again(self, lane: int) -> None:
+        """Put a group back in line after its first job started, if it has more."""
+        if self.board.lanes[lane, QUEUE] >= 0:
+            line_up(self.board, lane)
 
-    def drop_hopeless(self) -> None:
-        """Set aside all lanes that no free node suffices for: nothing more is freed in this pass."""
-        for line in self._lines.values():
-            for bucket in line.buckets:
-                gone = [self._groups[entry[2]] for entry in bucket if entry[2] in self._hopeless]
-                if gone:
-                    bucket[:] = [entry for entry in bucket if entry[2] not in self._hopeless]
-                    heapq.heapify(bucket)
-                    self._queued.difference_update(gone)
-                    self.state.why.update(dict.fromkeys(gone, BLOCKED))
+    def startable(self, lane: int) -> list[int]:
+        """List the rungs of the group judged last that may start now, best first."""
+        count, tier = self._rungs(lane), self.board.lanes[lane, TIER]
+        return np.flatnonzero(self.board.fits[:count] * (self.board.depth[:count] <= tier)).tolist()
 
-    def used(self, queue: int) -> None:
-        """Note that a queue's use changed, and with it the shares of all that share an ancestor."""
-        top = self.state.quota.rows[queue].path[-1]
-        for number, row in enumerate(self.state.quota.rows):
-            if row.path[-1] == top:
-                self._versions[number] += 1
-                self._shares[number] = None
+    def usable(self, lane: int) -> list[tuple[int, int]]:
+        """List the rungs of the group judged last that quotas and order allow, best first, each with its depth."""
+        count = self._rungs(lane)
+        usable, depth = self.board.usable[:count].tolist(), self.board.depth[:count].tolist()
+        return [(index, depth[index]) for index in range(count) if usable[index]]
 
-    def share(self, queue: int) -> tuple[int, ...]:
-        """Give past and present use / weight of a queue's ancestors and itself, outermost first."""
-        known = self._shares[queue]
+    def owed(self, lane: int) -> list[tuple[int, int]]:
+        """List those usable rungs, with depth, that the queue owns and that something might be freed for."""
+        levels = len(self.state.quota.rows[self.state.lanes.keys[lane][0]].path)
+        return [row for row in self.usable(lane) if row[1] < levels and not self._lacking(lane, *row)]
+
+    def _lacking(self, lane: int, index: int, depth: int) -> bool:
+        """Say whether it is known that nothing is freed for a rung of one part."""
+        board, queue = self.board, int(self.board.lanes[lane, QUEUE])
+        rung = int(board.first[board.lanes[lane, SHAPE]]) + index
+        alone = board.part_start[rung + 1] - board.part_start[rung] == 1
+        return bool(alone) and lack_of(board, queue, rung, depth, -int(board.lanes[lane, PRIORITY])) >= 0
+
+    def note(self, lane: int, found: Blocked) -> None:
+        """Say what was found for a blocked group."""
+        if found != BLOCKED:
+            self.noted.append(found)
+        self.board.lanes[lane, CODE] = SEEN if found == BLOCKED else len(self.noted) - 1
+
+    def lacks(self, lane: int, depth: int, part: tuple[int, int, int], found: Blocked = BLOCKED) -> None:
+        """Note that nothing can be freed for a rung of one part (pool, level, nodes), nor for any that asks for more.
+
+        found: noted for equal wishes alone, where it could be done but may not.
+        """
+        if self._lacks < LACKS_MAX:
+            queue, priority = self.board.lanes[lane, QUEUE], -self.board.lanes[lane, PRIORITY]
+            code = 0
+            if found != BLOCKED:
+                self.noted.append(found)
+                code = len(self.noted) - 1
+            self.board.lacks[self._lacks] = queue, depth, *part, priority, code, self.board.last_lack[queue]
+            self.board.last_lack[queue] = self._lacks
+            self._lacks += 1
+
+    def used(self, queue: int, amounts: Amounts) -> None:
+        """Note that a queue's use changed by amounts of these kinds."""
+        board, quota = self.board, self.state.quota
+        for kind, _ in amounts:
+            for place in quota.rows[queue].path:
+                row = quota.rows[place]
+                board.quota[HELD, place, kind], board.quota[CLAIM, place, kind] = row.held[kind], row.claim[kind]
+            board.top[0, kind], board.top[1, kind] = quota.top_held[kind], quota.used[kind]
+        for place in quota.rows[queue].path:
+            board.share[place] = self._share(place)
+
+    def refill(self) -> None:
+        """Count all use anew, after some was stopped or shrunk."""
+        board, quota = self.board, self.state.quota
+        if quota.rows:
+            board.quota[HELD] = [row.held for row in quota.rows]
+            board.quota[CLAIM] = [row.claim for row in quota.rows]
+            board.share[:] = [self._share(place) for place in range(len(quota.rows))]
+        board.top[:] = quota.top_held, quota.used, quota.capacity
+
+    def stop_freeing(self) -> None:
+        """Note that nobody has nodes freed for it any more in this pass."""
+        self.board.clock[1] = 0
+
+    def wanted(self) -> set[int]:
+        """List the pools that blocked groups could use, had they enough free nodes."""
+        return set(np.flatnonzero(self.board.wanted).tolist())
+
+    def reasons(self, cut: bool) -> dict[GroupKey, Blocked]:
+        """Tell what was noted of each group.
+
+        cut: the pass ended early; what is said of the rest is judged when asked.
+        """
+        table, keys = self.state.lanes.table, self.state.lanes.keys
+        alive = (table[:, CODE] != UNSEEN) | (cut & (table[:, QUEUE] >= 0))
+        plain = alive & (table[:, CODE] <= SEEN) & (table[:, CLOSED] == 0)
+        found = dict.fromkeys([keys[row] for row in np.flatnonzero(plain).tolist()], BLOCKED)
+        rows = np.flatnonzero(alive & ~plain)
+        for row, queue, code, closed in zip(
+            rows.tolist(), *table[rows][:, [QUEUE, CODE, CLOSED]].T.tolist(), strict=True
+        ):
+            found[keys[row]] = self._reason(queue, code, closed)
+        return found
+
+    def _reason(self, queue: int, code: int, closed: int) -> Blocked:
+        known = self._reasons.get((queue, code, closed))
         if known is None:
-            rows = self.state.quota.rows
-            known = tuple(
-                (self._past[place] + rows[place].held[-1]) * 1000 // rows[place].weight_milli
-                for place in reversed(rows[queue].path)
-            )
-            self._shares[queue] = known
+            noted, pools = self.noted[code], frozenset(self.board.closing[queue, :closed].tolist())
+            known = self._reasons[queue, code, closed] = Blocked(noted.code, noted.detail, pools)
         return known
 
-    def refresh(self, lane: Lane) -> bool:
-        """Judge a lane's rungs anew if its queue's use changed since; True if it must borrow more than before."""
-        before, version = lane.tier, self._versions[lane.queue]
-        if lane.seen != version and lane.depths:
-            quota, needs = self.state.quota, self.state.shapes[lane.group[1]].needs
-            lane.depths = [quota.depth(lane.queue, need) for need in needs]
-            lane.allowed = [
-                quota.excess(lane.queue, need, depth) is None for need, depth in zip(needs, lane.depths, strict=True)
-            ]
-            lane.seen = version
-            lane.tier = max(lane.tier, min(lane.depths))
-        return lane.tier > before
+    def _rungs(self, lane: int) -> int:
+        return len(self.state.shapes[self.state.lanes.keys[lane][1]].rungs)
 
-    def _lane(self, number: int) -> Lane:
-        """Make a lane from what all groups' wishes said when it came."""
-        base, wishes, versions = next(item for item in reversed(self._wishes) if item[0] <= number)
-        begin, end = wishes.start[number - base], wishes.start[number - base + 1]
-        depths, allowed = wishes.depth[begin:end], wishes.allowed[begin:end]
-        lane = Lane(number, self._groups[number], depths, allowed, self._tiers[number])
-        lane.seen = versions[lane.queue]
-        return lane
+    def _share(self, place: int) -> int:
+        """Give past and present use / weight of a queue."""
+        row = self.state.quota.rows[place]
+        return (self._past[place] + row.held[-1]) * 1000 // row.weight_milli
 
-    def _entry(self, line: Line) -> tuple[Key, int] | None:
-        """Give where a line stands; what its lanes must borrow is judged anew only when one could start."""
-        bucket = line.first()
-        if bucket is None:
-            return None
-        priority, number, lane = bucket[0]
-        return (self._tiers[lane], priority, self.share(line.queue), number), line.queue
-
-    def _put(self, lane: Lane) -> None:
-        self._tiers[lane.number] = lane.tier
-        self._queued.add(lane.group)
-        priority, number, _ = self.state.waiting[lane.group][0]
-        heapq.heappush(self._lines[lane.queue].bucket(lane.tier), (priority, number, lane.number))
-
-    def _settled(self) -> set[str]:
-        """List the jobs with nodes held for them whose turn is over."""
-        queued = {group[3] for group in self._queued if group[3]}
-        return set(self.state.reservations) - queued if self._wishes else set()
-
-    def _sieve_again(self) -> None:
-        """Set aside what stays blocked by now: starts have used up much of what was free."""
-        before = len(self.state.why)
-        groups = [self._groups[entry[2]] for line in self._lines.values() for b in line.buckets for entry in b]
-        self._lines = {}
-        self._add([group for group in groups if group in self.state.waiting], sieved=True)
-        # Where most are kept for what may be freed, sieving costs more than it saves.
-        self._worth = len(self.state.why) - before > len(groups) // 4
-
-    def _add_arrived(self) -> None:
+    def _take_in(self) -> None:
         """Take in groups of jobs that came back meanwhile, or gave up nodes held for them."""
-        waiting, why = self.state.waiting, self.state.why
-        arrived = list(dict.fromkeys(self.state.arrived))
-        self._add([g for g in arrived if g in waiting and g not in self._queued and g not in why], sieved=False)
-
-    def _add(self, groups: list[GroupKey], sieved: bool) -> None:
-        """Put groups in line; those that surely stay blocked are set aside."""
-        state, base = self.state, len(self._groups)
+        state = self.state
+        if state.lanes.table is not self.board.lanes:
+            self.board = self.board._replace(lanes=state.lanes.table)
+        if not state.arrived:
+            return
+        came = {state.lanes.row[key] for key in state.arrived if key in state.lanes.row}
         state.arrived.clear()
-        wishes = Wishes(state, groups)
-        kept = list(range(len(groups)))
-        if sieved:
-            sieve = Sieve(state, groups, wishes, self._strict, self._settled())
-            self.wanted |= sieve.wanted
-            kept, self._hopeless = sieve.kept, {base + number for number in sieve.hopeless}
-            state.why.update(dict.fromkeys((groups[index] for index in sieve.rest), BLOCKED))
-        self._groups += groups
-        self._tiers += wishes.tiers
-        self._wishes.append((base, wishes, self._versions[:]))
-        self._queued.update(groups[index] for index in kept)
-        for index in kept:
-            group = groups[index]
-            priority, number, _ = state.waiting[group][0]
-            self._line(group[0]).bucket(wishes.tiers[index]).append((priority, number, base + index))
-        self._heap = []
-        for line in self._lines.values():
-            for bucket in line.buckets:
-                heapq.heapify(bucket)
-            entry = self._entry(line)
-            if entry is not None:
-                heapq.heappush(self._heap, entry)
+        table = state.lanes.table
+        fresh = [row for row in sorted(came) if not table[row, LINED] and table[row, CODE] == UNSEEN]
+        set_tiers(self.board, np.array(fresh, np.int64))
+        if sum(line_up(self.board, row) for row in fresh) < len(fresh):
+            table[fresh, LINED] = 1
+            self._line_all(np.flatnonzero((table[:, QUEUE] >= 0) & (table[:, LINED] > 0)))
 
-    def _line(self, queue: int) -> Line:
-        if queue not in self._lines:
-            tiers = len(self.state.quota.rows[queue].path) + 1
-            self._lines[queue] = Line(queue, self._strict[queue], tiers)
-        return self._lines[queue]
+    def _line_all(self, rows: Array) -> None:
+        """Lay out all lines, sorted, each with some room behind."""
+        board, table = self.board, self.board.lanes
+        queues = table[rows, QUEUE]
+        tiers = np.where(board.queues[queues, 0] > 0, 0, table[rows, TIER])
+        rows = rows[np.lexsort((table[rows, NUMBER], table[rows, PRIORITY], tiers, queues))]
+        sizes = np.bincount(queues, minlength=len(board.ends))
+        ends = np.cumsum(sizes + SLACK)
+        line = np.zeros(int(ends[-1]) if len(ends) else 0, np.int64)
+        line[np.arange(len(rows)) + np.repeat(SLACK * np.arange(len(sizes)), sizes)] = rows
+        board.ends[:, HEAD], board.ends[:, ROOM] = ends - sizes - SLACK, ends
+        board.ends[:, END] = ends - SLACK
+        table[rows, LINED] = 1
+        self.board = board._replace(line=line)
+
+
+def _lay_out(state: State, room: Room) -> Board:
+    """Make the arrays of a pass that begins."""
+    quota, shapes, policy = state.quota, state.shapes, state.policy
+    queues, pools, kinds = len(quota.rows), len(state.nodes.pools), len(quota.kinds)
+    rungs = max(1, shapes.longest)
+    lists = [
+        (queue.order == "strict", queue.state == "draining" or queue.order in TIMED_ORDERS, levels)
+        for queue, levels in zip(policy.queues, quota.levels.tolist(), strict=True)
+    ]
+    return Board(
+        lanes=state.lanes.table,
+        line=np.zeros(0, np.int64),
+        ends=np.zeros((queues, 3), np.int64),
+        quota=quota.table,
+        top=np.zeros((3, kinds), np.int64),
+        paths=quota.paths,
+        share=np.zeros(queues, np.int64),
+        queues=np.array(lists, np.int64),
+        counts=shapes.counts,
+        first=shapes.first,
+        needs=shapes.needs,
+        part_start=shapes.part_start,
+        parts=shapes.parts,
+        largest=room.largest,
+        withheld=room.withheld,
+        lacked=room.lacked,
+        lacked_count=room.lacked_count,
+        holds=np.zeros(pools, np.int64),
+        ready=np.array(state.nodes.ready_count, np.int64),
+        wanted=np.zeros(pools, np.int64),
+        closed=np.zeros((queues, pools), np.int64),
+        closing=np.zeros((queues, pools), np.int64),
+        closures=np.zeros(queues, np.int64),
+        lacks=np.empty((LACKS_MAX, 8), np.int64),
+        last_lack=np.full(queues, -1, np.int64),
+        depth=np.zeros(rungs, np.int64),
+        usable=np.zeros(rungs, np.int64),
+        fits=np.zeros(rungs, np.int64),
+        clock=np.array([state.now_us, policy.reclaim.at_most > 0, policy.reservations], np.int64),
+    )
 
 
 def _past(state: State, queue: str) -> int:
@@ -248,12 +251,3 @@ def _past(state: State, queue: str) -> int:
     rate = state.quota.rows[state.quota.number[queue]].held[-1]
     half_life_us = state.half_life_us()
     return average(faded(use.use, rate, state.now_us - use.at_us, half_life_us), half_life_us)
-
-
-def expected_end(state: State, queue: str, began_us: int, ends_us: int) -> int:
-    """Foretell when an attempt ends, by how early its queue's jobs ended before their limits: the median."""
-    samples = sorted(state.early.get(queue, []))
-    if ends_us >= FOREVER or not samples:
-        return ends_us
-    middle = samples[len(samples) // 2]
-    return max(state.now_us + SECOND_US, began_us + (ends_us - began_us) * middle // 1000)

@@ -1,115 +1,77 @@
 """The pass: one order over all waiting jobs, and for each group a start, a reclaim, a hold, or the reason it waits.
 
 Runs on PassDue. At most STARTS_MAX jobs start in one pass; then another is asked for. Must not know how nodes are
-found, held or freed.
+found, held or freed, nor who is passed over.
 """
 
-from dataclasses import replace
-
 from argosy.control.attempts import start
+from argosy.control.board import DONE, LOOK, START
 from argosy.control.grow import grow
-from argosy.control.order import Lane, Order
-from argosy.control.place import Room, end_of, find_parts
-from argosy.control.settle import Helper, not_ready
+from argosy.control.place import end_of, find_parts
+from argosy.control.rounds import deal_rounds
+from argosy.control.settle import Helper
 from argosy.control.spares import keep_spares
-from argosy.control.state import BLOCKED, JobState, State
 from argosy.control.work import Work
 
 STARTS_MAX = 500
 
 
 class Pass:
-    """What one pass remembers while it runs. closed: for each strict queue, the pools that a blocked job waits for."""
+    """What one pass remembers while it runs."""
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.state = work, work.state
-        self.closed: dict[int, frozenset[int]] = {}
-        self.draining = [queue.state == "draining" for queue in work.state.policy.queues]
-        self.strict = [queue.order == "strict" for queue in work.state.policy.queues]
-        self.room = Room(work.state)
-        self.helper = Helper(work, self.room)
-        self.order = Order(work.state, self.helper.known)
+    def __init__(self, work: Work, helper: Helper) -> None:
+        self.work, self.state, self.helper = work, work.state, helper
+        self.order, self.room = helper.order, helper.order.room
         self.starts = 0
+
+    def run(self) -> bool:
+        """Go through the line; False if it had to end early."""
+        what, lane = self.order.next()
+        while what != DONE:
+            if self.starts >= STARTS_MAX:
+                return False
+            what, lane = self._look_at(what, lane)
+        return True
+
+    def _look_at(self, what: int, lane: int) -> tuple[int, int]:
+        """Do what is to be done for the first job of a group, and find the next group."""
+        if what == LOOK:
+            return self.order.next() if self.helper.not_ready(lane) else self.order.judge(lane)
+        if what == START:
+            if not self._start(lane):
+                return self.order.judge(lane, failed=True)
+            self.starts += 1
+            self.order.again(lane)
+        else:
+            self.helper.help(lane)
+        return self.order.next()
+
+    def _start(self, lane: int) -> bool:
+        """Start a job at the best rung that its tier, its quota and free nodes allow."""
+        state, job, shape = self.state, self.helper.first_job(lane), self.helper.shape(lane)
+        for index in self.order.startable(lane):
+            nodes = find_parts(state, job, shape.rungs[index])
+            if nodes is not None:
+                start(self.work, job, shape.rungs[index], nodes)
+                self.order.used(state.queue_of(job), shape.needs[index])
+                self.helper.taken(nodes)
+                return True
+            if state.lanes.keys[lane][3] == "":
+                self.room.lacks(shape.parts[index], end_of(state, job))
+        return False
 
 
 def run_pass(work: Work) -> None:
     """Start what can start, free what is owed, hold what must be held, and say of everything else why it waits."""
-    count_capacity(work.state)
+    state = work.state
+    state.count_capacity()
     keep_spares(work)
-    work.state.why = {}
-    work.state.arrived.clear()
-    run = Pass(work)
-    for lane in run.order:
-        if run.starts >= STARTS_MAX:
-            # What is said of the rest is judged when asked: it waits for nodes or quota, or for the next pass.
-            work.want_pass()
-            work.state.why.update(dict.fromkeys((g for g in work.state.waiting if g not in work.state.why), BLOCKED))
-            break
-        _look_at(run, lane)
-    run.helper.finish()
-    grow(work, run.order.wanted)
-
-
-def count_capacity(state: State) -> None:
-    """Count chips in ready nodes by kind, which the sum of all queues may not exceed."""
-    capacity = [0] * len(state.quota.kinds)
-    for number, pool in enumerate(state.nodes.pools):
-        capacity[state.kind_of_pool(number)] += state.nodes.ready_count[number] * pool.chips_per_node
-    state.quota.capacity = capacity
-
-
-def _look_at(run: Pass, lane: Lane) -> None:
-    """Start the first job of a group, try it with more borrowing later, or find it blocked."""
-    state, group = run.state, lane.group
-    job = state.jobs[state.waiting[group][0][2]]
-    # Only jobs that stand alone have a retry to wait for, nodes to avoid, or nodes held for them.
-    if (group[1] < 0 or group[3] or run.draining[lane.queue]) and not_ready(run.work, job):
-        state.why[group] = BLOCKED
-        return
-    shape, end_us = state.shapes[group[1]], end_of(state, job)
-    fits = [index for index, parts in enumerate(shape.parts) if group[3] or run.room.maybe(parts, end_us)]
-    if fits and run.order.refresh(lane):
-        run.order.deeper(lane, lane.tier)
-        return
-    if fits and _start(run, lane, job, fits):
-        run.starts += 1
-        run.order.used(lane.queue)
-        run.order.again(lane)
-        return
-    deeper = [depth for index in fits if (depth := lane.depths[index]) > lane.tier and lane.allowed[index]]
-    if deeper:
-        run.order.deeper(lane, min(deeper))
-        return
-    run.order.wanted.update(pool for index in fits for pool, _, _ in shape.parts[index] if lane.allowed[index])
-    closed = run.closed.get(lane.queue, frozenset())
-    noted = run.helper.help(lane, job, closed)
-    if run.helper.exhausted():
-        run.order.drop_hopeless()
-    state.why[group] = replace(noted, closed=closed) if closed else noted
-    if run.strict[lane.queue]:
-        pools = {pool for rung in shape.rungs for pool, _ in rung.chips}
-        run.closed[lane.queue] = closed | pools
-
-
-def _start(run: Pass, lane: Lane, job: JobState, fits: list[int]) -> bool:
-    """Start a job at the best rung that its tier, its quota and free nodes allow."""
-    state, shape = run.state, run.state.shapes[lane.group[1]]
-    closed = run.closed.get(lane.queue)
-    for index in fits:
-        parts = shape.parts[index]
-        if lane.depths[index] > lane.tier or not lane.allowed[index]:
-            continue
-        if closed and any(pool in closed for pool, _, _ in parts):
-            continue
-        if state.quota.excess(lane.queue, shape.needs[index], lane.depths[index]) is not None:
-            continue
-        nodes = find_parts(state, job, shape.rungs[index])
-        if nodes is None:
-            if not lane.group[3]:
-                run.room.lacked(parts, end_of(state, job))
-            continue
-        start(run.work, job, shape.rungs[index], nodes)
-        run.room.changed(parts)
-        run.helper.outlook.changed(pool for pool, _, _ in parts)
-        return True
-    return False
+    deal_rounds(work)
+    helper = Helper(work)
+    whole = Pass(work, helper).run()
+    if not whole:
+        work.want_pass()
+    deal_rounds(work, leftovers=True)
+    state.why = helper.order.reasons(not whole)
+    helper.finish()
+    grow(work, helper.order.wanted())

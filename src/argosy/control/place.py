@@ -4,7 +4,7 @@ Reads the state and changes nothing. Must not know the order of jobs, nor evict 
 """
 
 from argosy.contracts.policy import SECOND_US
-from argosy.control.domains import LEVELS, add, pick, remove
+from argosy.control.domains import add, pick, remove
 from argosy.control.nodes import FOREVER
 from argosy.control.rungs import Rung
 from argosy.control.state import JobState, Reservation, State
@@ -58,7 +58,7 @@ def borrowed_nodes(state: State, job: JobState, pool: int) -> list[int]:
     passes: dict[str, bool] = {"": True, job.id: True}
     found = []
     for number in nodes.withheld[pool]:
-        if nodes.spare[number] or window_end_us > nodes.until_us[number] or number in job.avoid:
+        if window_end_us > nodes.until_us[number] or number in job.avoid:
             continue
         lock = nodes.lock[number]
         if lock not in passes:
@@ -101,48 +101,3 @@ def _find(state: State, rung: Rung) -> Parts | None:
     for number in taken:
         add(nodes.leaf[number], number)
     return tuple(parts) if parts else None
-
-
-class Room:
-    """What is known of free nodes during one pass, so that most blocked jobs cost no search.
-
-    In a pass free nodes only grow fewer, so whoever needs as much, for as long, with no better rank than one who found
-    nothing, finds nothing either.
-    """
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self._unknown = [-1] * len(LEVELS)
-        self._largest = [self._unknown[:] for _ in state.nodes.pools]
-        self._lacked: dict[tuple[int, int], list[tuple[int, int]]] = {}
-
-    def maybe(self, parts: tuple[tuple[int, int, int], ...], end_us: int) -> bool:
-        """Say whether a search for these (pool, level, nodes), free until then, is worth it for an ordinary job."""
-        for pool, level, nodes in parts:
-            known = self._largest[pool][level]
-            if known < 0:
-                known = self._largest[pool][level] = self.state.nodes.trees[pool].largest(level).free
-            if nodes <= known:
-                continue
-            if not self.state.nodes.withheld[pool]:
-                return False
-            for count, until_us in self._lacked.get((pool, level), ()):
-                if nodes >= count and end_us >= until_us:
-                    return False
-        return True
-
-    def lacked(self, parts: tuple[tuple[int, int, int], ...], end_us: int) -> None:
-        """Remember that a search for an ordinary job found nothing; only a single part says where."""
-        if len(parts) == 1:
-            pool, level, nodes = parts[0]
-            self._lacked.setdefault((pool, level), []).append((nodes, end_us))
-
-    def changed(self, parts: tuple[tuple[int, int, int], ...]) -> None:
-        """Note that free nodes of these pools became fewer."""
-        for pool, _, _ in parts:
-            self._largest[pool] = self._unknown[:]
-
-    def forget(self) -> None:
-        """Note that nodes became free, or are no longer held for somebody."""
-        self._largest = [self._unknown[:] for _ in self._largest]
-        self._lacked.clear()

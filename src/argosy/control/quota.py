@@ -8,11 +8,15 @@ know jobs or nodes.
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from argosy.contracts.policy import EVERY_KIND, NORMALISED, Policy, Queue
 
 UNLIMITED = 2**60
 WORTH_UNIT = 1000
 
+Array = npt.NDArray[np.int64]
 Amounts = tuple[tuple[int, int], ...]
 """Chips by kind's number, only kinds above 0."""
 
@@ -45,6 +49,7 @@ class QuotaTree:
     """All queues over all chip kinds; the last kind counts normalised chips in thousandths.
 
     capacity: chips in ready nodes by kind, which claims may not exceed at the top by borrowing. used: chips held.
+    levels, paths, table: the same as arrays; table by own, held, most, claim, protected, then queue, then kind.
     """
 
     def __init__(self, policy: Policy, kinds: tuple[str, ...]) -> None:
@@ -65,6 +70,12 @@ class QuotaTree:
         self._inherit(policy.queues, parents)
         for index in sorted(range(len(self.rows)), key=lambda item: -len(self.rows[item].path)):
             self._settle(index)
+        self.levels: Array = np.array([len(row.path) for row in self.rows], np.int64)
+        longest = int(self.levels.max(initial=0))
+        self.paths: Array = np.array([[*row.path, *[-1] * (longest - len(row.path))] for row in self.rows], np.int64)
+        # What only another policy changes; held and claim are filled in by whoever reads the table.
+        lists = [[row.own, row.held, row.most, row.claim, row.protected] for row in self.rows]
+        self.table: Array = np.array(lists, np.int64).transpose(1, 0, 2).copy()
 
     def _fill(self, row: QueueRow, queue: Queue) -> None:
         """Read a queue's own limits; normalised ones are kept in thousandths."""

@@ -12,66 +12,73 @@ from argosy.control.change import JobReclaimed, Reserved, Unreserved
 from argosy.control.domains import Domain, domain_at, pick
 from argosy.control.place import outranks
 from argosy.control.rungs import Rung, RungPart
-from argosy.control.state import JobState, State
+from argosy.control.state import BLOCKED, Blocked, JobState, State
 from argosy.control.victims import Candidates, Table, Victim
 from argosy.control.work import Work
 
-__all__ = ["Candidates", "Plan", "make_plan", "reclaim"]
+__all__ = ["Candidates", "Plan", "make_plan", "may_reclaim", "reclaim"]
 
 
 @dataclass(slots=True)
 class Plan:
-    """Whom to take nodes from. freed: chips that stop, also outside the chosen domains. nodes: what the job gets."""
+    """Whom to take nodes from. freed: chips that stop, also outside the chosen domains. nodes: what the job gets.
+
+    loosed: nodes that other jobs had held; said: what became of it, to be noted of the job.
+    """
 
     taken: dict[str, Victim] = field(default_factory=dict)
     freed: int = 0
     nodes: tuple[int, ...] = ()
+    loosed: tuple[int, ...] = ()
+    said: Blocked = BLOCKED
+
+    def touched(self) -> tuple[int, ...]:
+        """List the nodes that were given up or are held otherwise."""
+        return (*self.nodes, *self.loosed, *(number for victim in self.taken.values() for number in victim.nodes))
 
 
-def reclaim(work: Work, job: JobState, rungs: list[Rung], candidates: Candidates) -> tuple[str, str]:
-    """Free nodes for a job, if it may and can: RECLAIMING, RECLAIM_CAP with the figures, or nothing."""
-    state = work.state
+def may_reclaim(state: State, job: JobState) -> bool:
+    """Say whether reclaim is on, and the job's last one is long enough ago."""
     cooldown_us = state.us(state.policy.reclaim.cooldown_s)
-    if state.now_us - job.reclaimed_us < cooldown_us or state.policy.reclaim.at_most <= 0:
-        return "", ""
-    detail = ""
-    for rung in rungs:
-        plan = make_plan(state, job, rung, candidates)
-        if plan is None:
-            continue
-        asked = sum(count for _, count in rung.chips)
-        if plan.freed > asked * state.policy.reclaim.at_most:
-            detail = f"{rung.option} needs {asked} chips; freeing them would stop {plan.freed}"
-            continue
-        _carry_out(work, job, rung, plan)
-        return "RECLAIMING", f"{plan.freed} chips of {', '.join(sorted(plan.taken))}"
-    return ("RECLAIM_CAP", detail) if detail else ("", "")
+    return state.policy.reclaim.at_most > 0 and state.now_us - job.reclaimed_us >= cooldown_us
 
 
-def make_plan(state: State, job: JobState, rung: Rung, candidates: Candidates) -> Plan | None:
-    """Find the cheapest way to free a rung, part by part; None where it can't be freed or needs no freeing."""
-    need, queue = state.amounts_of(rung), state.queue_of(job)
-    depth = state.quota.depth(queue, need)
-    alone = (rung.parts[0].pool, rung.parts[0].level, rung.parts[0].nodes)
-    plain = len(rung.parts) == 1 and not job.avoid
-    if plain and candidates.lacks(queue, depth, alone, job.claim.priority):
-        return None
-    plan = Plan()
+def reclaim(work: Work, job: JobState, rung: Rung, depth: int, candidates: Candidates) -> Plan | None:
+    """Free nodes for a rung: what was done, or RECLAIM_CAP with the figures; None where nothing can be freed.
+
+    depth: how far up the rung is entitled.
+    """
+    plan = make_plan(work.state, job, rung, depth, candidates)
+    if plan is None or not plan.taken or not len(plan.nodes) == len(set(plan.nodes)) == rung.nodes:
+        return plan and Plan()
+    asked = sum(count for _, count in rung.chips)
+    if plan.freed > asked * work.state.policy.reclaim.at_most:
+        plan.said = Blocked("RECLAIM_CAP", f"{rung.option} needs {asked} chips; freeing them would stop {plan.freed}")
+        return plan
+    _carry_out(work, job, rung, plan)
+    plan.said = Blocked("RECLAIMING", f"{plan.freed} chips of {', '.join(sorted(plan.taken))}")
+    return plan
+
+
+def make_plan(state: State, job: JobState, rung: Rung, depth: int, candidates: Candidates) -> Plan | None:
+    """Find the cheapest way to free a rung, part by part; None where it can't be freed."""
+    need, plan = state.amounts_of(rung), Plan()
     for part in rung.parts:
         open_to = candidates.of(job, need, depth, part.pool, part.level)
         if not _free_part(state, job, part, open_to, plan):
-            if plain:
-                candidates.lacked(queue, depth, alone, job.claim.priority)
             return None
-    whole = len(plan.nodes) == len(set(plan.nodes)) == rung.nodes
-    return plan if plan.taken and whole else None
+    return plan
 
 
 def _free_part(state: State, job: JobState, part: RungPart, open_to: Table, plan: Plan) -> bool:
     """Free one part in the domain where that stops fewest chips."""
     best: tuple[int, int, list[Victim]] | None = None
-    for domain, (most, rows) in open_to.items():
+    chips = 0 if plan.taken else state.nodes.pools[part.pool].chips_per_node
+    for domain, (most, rows) in sorted(open_to.items(), key=lambda row: (-row[0].free, row[0].number)):
         if domain.free + most < part.nodes:
+            continue
+        # At least the missing nodes stop.
+        if best is not None and ((part.nodes - domain.free) * chips, domain.number) >= best[:2]:
             continue
         found = _cheapest(state, domain, part.nodes, rows, plan)
         if found is not None:
@@ -170,6 +177,7 @@ def _carry_out(work: Work, job: JobState, rung: Rung, plan: Plan) -> None:
     state = work.state
     notice_us = state.us(state.policy.queues[state.queue_of(job)].notice_s)
     for lock in sorted({state.nodes.lock[n] for n in plan.nodes} - {"", job.id}):
+        plan.loosed += state.reservations[lock].nodes
         work.change(Unreserved(job=lock))
     expires_us = state.now_us + notice_us + state.us(state.policy.reclaim.pin_s)
     from_us = state.now_us + notice_us

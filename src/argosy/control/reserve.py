@@ -83,9 +83,8 @@ def _soonest(
     order = view.order(part.level)
     order = order[usable[order]]
     domains, times = view.domains(part.level)[order], view.times[order]
-    starts = np.flatnonzero(np.diff(domains, prepend=-1))
-    sizes = np.diff(starts, append=len(domains))
-    starts = starts[sizes >= part.nodes]
+    starts = np.flatnonzero(np.concatenate((domains[:1] >= 0, domains[1:] != domains[:-1])))
+    starts = starts[np.concatenate((starts[1:], [len(domains)])) - starts >= part.nodes] if len(starts) else starts
     if not len(starts):
         return None
     last = times[starts + part.nodes - 1]
@@ -103,10 +102,16 @@ class View:
         members = nodes.members[pool]
         self.state = state
         self.numbers: Array = np.array(members, np.int64)
-        self.times: Array = np.array([_free_at(state, number, job) for number in members], np.int64)
+        self.times: Array = np.array(_free_times(state, pool, members, job), np.int64)
         self.until: Array = np.array([nodes.until_us[number] for number in members], np.int64)
         self._domains: dict[int, Array] = {}
         self._orders: dict[int, Array] = {}
+
+    def changed(self, number: int) -> None:
+        """Look again at when a node is free."""
+        place = np.searchsorted(self.numbers, number)
+        self.times[place : place + 1] = _free_times(self.state, self.state.nodes.pool[number], [number], "")
+        self._orders.clear()
 
     def domains(self, level: int) -> Array:
         """Give the number of the domain of a level that each node lies in."""
@@ -138,10 +143,12 @@ class Outlook:
             self._views[pool] = View(self.state, pool, "")
         return self._views[pool]
 
-    def changed(self, pools: Iterable[int]) -> None:
-        """Note that nodes of these pools were taken or freed."""
-        for pool in pools:
-            self._views.pop(pool, None)
+    def changed(self, numbers: Iterable[int]) -> None:
+        """Note that these nodes were taken, freed, or are held otherwise."""
+        for number in numbers:
+            view = self._views.get(self.state.nodes.pool[number])
+            if view is not None:
+                view.changed(number)
 
     def held(self, numbers: Iterable[int]) -> None:
         """Note that these nodes are held for somebody now."""
@@ -155,13 +162,22 @@ class Outlook:
                 view.times[np.isin(view.numbers, gone)] = NEVER
 
 
-def _free_at(state: State, number: int, job: str) -> int:
-    """Say when a node is free, NEVER if it is not ready, a spare, or held for somebody."""
-    nodes = state.nodes
-    if not nodes.ready[number] or nodes.spare[number] or nodes.lock[number] not in ("", job):
-        return NEVER
-    holder = nodes.holder[number]
-    if not holder:
-        return state.now_us
-    attempt = state.attempts.get(holder)
-    return state.now_us + LEAVING_US if attempt is None or nodes.leaving[number] else attempt.ends_us
+def _free_times(state: State, pool: int, numbers: list[int], job: str) -> list[int]:
+    """Say when nodes are free: NEVER where they are not ready, spares, or held for somebody."""
+    nodes, now_us, gone_us = state.nodes, state.now_us, state.now_us + LEAVING_US
+    ready, spare, lock, holder, leaving = nodes.ready, nodes.spare, nodes.lock, nodes.holder, nodes.leaving
+    ends = {name: state.attempts[name].ends_us for name in state.holding[pool]} if len(numbers) > 1 else None
+    found = []
+    for number in numbers:
+        if not ready[number] or spare[number] or (lock[number] and lock[number] != job):
+            found.append(NEVER)
+        elif not holder[number]:
+            found.append(now_us)
+        elif leaving[number]:
+            found.append(gone_us)
+        elif ends is not None:
+            found.append(ends.get(holder[number], gone_us))
+        else:
+            attempt = state.attempts.get(holder[number])
+            found.append(gone_us if attempt is None else attempt.ends_us)
+    return found

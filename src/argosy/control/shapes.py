@@ -24,23 +24,21 @@ class Shape:
 
 
 class Shapes:
-    """All shapes by number. counts, starts, needs: rungs of each shape, its first row, and a row for each rung.
+    """All shapes by number. counts, first, needs: rungs of each shape, its first row, and a row for each rung.
 
-    part_start: the first of each row's parts among part_pool, part_level, part_nodes.
+    part_start: where each row's parts begin among parts (pool, level, nodes), and where the last ends. longest: the
+    most rungs of a shape.
     """
 
     def __init__(self, kinds: int) -> None:
         self.all: list[Shape] = []
         self.number: dict[tuple[Rung, ...], int] = {}
-        self._rows = 0
-        self._counted = 0
+        self.longest = self._counted = 0
         self.counts: Array = np.zeros(0, np.int64)
-        self.starts: Array = np.zeros(0, np.int64)
+        self.first: Array = np.zeros(0, np.int64)
         self.needs: Array = np.zeros((0, kinds), np.int64)
-        self.part_start: Array = np.zeros(0, np.int64)
-        self.part_pool: Array = np.zeros(0, np.int64)
-        self.part_level: Array = np.zeros(0, np.int64)
-        self.part_nodes: Array = np.zeros(0, np.int64)
+        self.part_start: Array = np.zeros(1, np.int64)
+        self.parts: Array = np.zeros((0, 3), np.int64)
 
     def __getitem__(self, number: int) -> Shape:
         return self.all[number]
@@ -62,19 +60,13 @@ class Shapes:
         for row, need in enumerate(need for shape in fresh for need in shape.needs):
             for kind, amount in need:
                 needs[row, kind] = amount
-        self._count_parts(fresh)
-        self.starts = np.concatenate([self.starts, self._rows + np.cumsum(counts) - counts])
+        rows = [parts for shape in fresh for parts in shape.parts]
+        ends = self.part_start[-1] + np.cumsum([len(parts) for parts in rows])
+        flat = np.array([part for parts in rows for part in parts], np.int64).reshape(-1, 3)
+        self.first = np.concatenate([self.first, len(self.needs) + np.cumsum(counts) - counts])
         self.counts = np.concatenate([self.counts, counts])
         self.needs = np.concatenate([self.needs, needs])
-        self._rows += int(counts.sum())
+        self.part_start = np.concatenate([self.part_start, ends])
+        self.parts = np.concatenate([self.parts, flat])
+        self.longest = max(self.longest, int(counts.max()))
         self._counted = len(self.all)
-
-    def _count_parts(self, fresh: list[Shape]) -> None:
-        """Append the parts of new shapes."""
-        rows = [parts for shape in fresh for parts in shape.parts]
-        sizes = np.array([len(parts) for parts in rows], np.int64)
-        flat = np.array([part for parts in rows for part in parts], np.int64).reshape(-1, 3)
-        self.part_start = np.concatenate([self.part_start, len(self.part_nodes) + np.cumsum(sizes) - sizes])
-        self.part_pool = np.concatenate([self.part_pool, flat[:, 0]])
-        self.part_level = np.concatenate([self.part_level, flat[:, 1]])
-        self.part_nodes = np.concatenate([self.part_nodes, flat[:, 2]])

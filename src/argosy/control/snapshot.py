@@ -56,6 +56,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     use: dict[str, QueueUse]
     early: dict[str, list[int]]
     ended: list[str]
+    rounds: dict[str, int] = {}
 
 
 def snapshot(state: State) -> bytes:
@@ -78,6 +79,7 @@ def snapshot(state: State) -> bytes:
             use=state.use,
             early=state.early,
             ended=state.ended,
+            rounds=state.rounds,
         ),
         order="deterministic",
     )
@@ -100,7 +102,7 @@ def restore(data: bytes) -> State:
     state.attempts = {attempt.id: attempt for attempt in kept.attempts}
     state.reservations = {item.job: item for item in kept.reservations}
     state.timers, state.cordons, state.use = kept.timers, kept.cordons, kept.use
-    state.early, state.ended = kept.early, kept.ended
+    state.early, state.ended, state.rounds = kept.early, kept.ended, kept.rounds
     rebuild(state)
     return state
 

@@ -26,4 +26,4 @@ def keep_spares(work: Work) -> None:
 
 def spares_of(state: State, pool: int) -> list[int]:
     """List the idle healthy spares of a pool."""
-    return sorted(number for number in state.nodes.withheld[pool] if state.nodes.spare[number])
+    return sorted(state.nodes.idle_spares[pool])

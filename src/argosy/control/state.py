@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from argosy.contracts.policy import SECOND_US, Policy
 from argosy.contracts.request import Claim
+from argosy.control.lanes import GroupKey, Lanes
 from argosy.control.nodes import FOREVER, NodeTable
 from argosy.control.quota import Amounts, QuotaTree
 from argosy.control.rungs import Rung
@@ -16,7 +17,11 @@ from argosy.control.shapes import Shapes
 
 @dataclass(slots=True)
 class JobState:
-    """One job's life. id: `job-SEQ`. avoid: nodes it never gets again. spent: retries used, by who was to blame."""
+    """One job's life. id: `job-SEQ`. avoid: nodes it never gets again. spent: retries used, by who was to blame.
+
+    done_tokens: reckoned from the rates of its rungs, up to ran_us, since when it runs at pace tokens a second.
+    exchanges: times it gave way at the end of a round.
+    """
 
     id: str
     number: int
@@ -38,6 +43,15 @@ class JobState:
     text: str = ""
     ended_us: int = 0
     rungs: tuple[Rung, ...] = ()
+    done_tokens: int = 0
+    ran_us: int = 0
+    pace: float = 0.0
+    exchanges: int = 0
+
+    def done_by(self, now_us: int) -> int:
+        """Give the tokens it has trained by now."""
+        since_us = now_us - self.ran_us if self.pace else 0
+        return self.done_tokens + round(self.pace * since_us / SECOND_US)
 
 
 @dataclass(slots=True)
@@ -85,10 +99,6 @@ class QueueUse:
     at_us: int = 0
 
 
-GroupKey = tuple[int, int, int, str]
-"""Waiting jobs that are alike: queue's number, shape, time limit (FOREVER for none), own id where a job is special."""
-
-
 @dataclass(frozen=True, slots=True)
 class Blocked:
     """What the pass noted for a group. code: empty where nodes and quotas tell; detail: figures of a reclaim.
@@ -121,6 +131,7 @@ class State:
         self.attempts: dict[str, AttemptState] = {}
         self.reservations: dict[str, Reservation] = {}
         self.timers: list[tuple[int, str, str]] = []
+        self.rounds: dict[str, int] = {}
         self.cordons: list[int] = []
         self.use: dict[str, QueueUse] = {}
         self.early: dict[str, list[int]] = {}
@@ -130,6 +141,7 @@ class State:
         self.shape_of: dict[str, int] = {}
         self.arrived: list[GroupKey] = []
         self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
+        self.lanes = Lanes()
         self.holding: list[set[str]] = []
         self.why: dict[GroupKey, Blocked] = {}
 
@@ -140,6 +152,13 @@ class State:
     def kind_of_pool(self, pool: int) -> int:
         """Give the quota kind's number of a pool."""
         return self.quota.kinds.index(self.nodes.pools[pool].kind)
+
+    def count_capacity(self) -> None:
+        """Count chips in ready nodes by kind, which the sum of all queues may not exceed."""
+        capacity = [0] * len(self.quota.kinds)
+        for number, pool in enumerate(self.nodes.pools):
+            capacity[self.kind_of_pool(number)] += self.nodes.ready_count[number] * pool.chips_per_node
+        self.quota.capacity = capacity
 
     def amounts_of(self, rung: Rung) -> Amounts:
         """Give the chips by kind that a rung takes, normalised sum included."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from argosy.control.attempts import REQUEUED
 from argosy.control.domains import PoolTree
+from argosy.control.lanes import HOLDS, NUMBER, PRIORITY, QUEUE
 from argosy.control.quota import QuotaTree
 from argosy.control.state import AttemptState, State
 from argosy.control.waiting import group_key
@@ -32,7 +33,9 @@ def _nodes(state: State) -> Iterator[str]:
         if nodes.placeable[number] != (number in nodes.leaf[number].nodes):
             yield f"{name} is placeable {nodes.placeable[number]} but its rack disagrees"
         free = nodes.is_free(number)
-        if free != (nodes.placeable[number] or number in nodes.withheld[nodes.pool[number]]):
+        pool = nodes.pool[number]
+        kept = number in nodes.withheld[pool] or number in nodes.idle_spares[pool]
+        if free != (nodes.placeable[number] or kept):
             yield f"{name} is free {free} but neither placeable nor withheld"
         lock = nodes.lock[number]
         if lock and (lock not in state.reservations or number not in state.reservations[lock].nodes):
@@ -116,6 +119,14 @@ def _groups(state: State) -> Iterator[str]:
     if members != waiting:
         odd = sorted(set(members.items()) ^ set(waiting.items()))
         yield f"groups of waiting jobs differ: {odd[:4]}"
+    if set(state.lanes.row) != set(state.waiting):
+        yield f"rows of groups differ: {sorted(set(state.lanes.row) ^ set(state.waiting))[:4]}"
+        return
+    for group, rows in state.waiting.items():
+        row = state.lanes.table[state.lanes.row[group]].tolist()
+        holds = group[3] in state.reservations
+        if (row[QUEUE], row[HOLDS], row[PRIORITY], row[NUMBER]) != (group[0], holds, *rows[0][:2]):
+            yield f"the row of {group} says {row}"
 
 
 def _quotas(state: State) -> Iterator[str]:

@@ -45,9 +45,6 @@ class Victim:
         return found
 
 
-Part = tuple[int, int, int]
-"""A part of a rung: pool, level, nodes."""
-
 Table = dict[Domain, tuple[int, list[tuple[Victim, int]]]]
 """For each domain, how many nodes could be freed there, and by whom how many."""
 
@@ -61,24 +58,10 @@ class Candidates:
         self._held: dict[int, dict[int, list[str]]] = {}
         self._borrowed: dict[tuple[int, int, int], list[Victim]] = {}
         self._tables: dict[tuple[int, int, int, int], Table] = {}
-        self._lacking: dict[tuple[int, int, int, int], list[tuple[int, int]]] = {}
 
     def forget(self) -> None:
         """Note that somebody was hit."""
-        self._held, self._borrowed, self._tables = {}, {}, {}
-
-    def lacks(self, queue: int, depth: int, part: Part, priority: int) -> bool:
-        """Say whether a job of the same queue that asked for no more, with no less priority, could get nothing."""
-        pool, level, nodes = part
-        for count, rank in self._lacking.get((queue, depth, pool, level), ()):
-            if nodes >= count and priority <= rank:
-                return True
-        return False
-
-    def lacked(self, queue: int, depth: int, part: Part, priority: int) -> None:
-        """Note that a job could get nothing; whoever may be hit only grows fewer in a pass."""
-        pool, level, nodes = part
-        self._lacking.setdefault((queue, depth, pool, level), []).append((nodes, priority))
+        self._borrowed, self._tables = {}, {}
 
     def of(self, job: JobState, need: Amounts, depth: int, pool: int, level: int) -> Table:
         """Tell whom a job may take nodes of a pool from, by domains of a level, always in the same order."""
@@ -111,16 +94,18 @@ class Candidates:
         state = self.state
         names = []
         for name in self._by_queue(pool).get(queue, ()):
-            attempt = state.attempts[name]
-            lower = state.jobs[attempt.job].claim.priority < job.claim.priority
-            if lower and state.quota.depth(queue, need, attempt.amounts) == 0:
+            attempt = state.attempts.get(name)
+            lower = attempt is not None and state.jobs[attempt.job].claim.priority < job.claim.priority
+            if attempt is not None and lower and state.quota.depth(queue, need, attempt.amounts) == 0:
                 names.append(name)
         return self._victims(sorted(names), state.kind_of_pool(pool), LOWER)
 
     def _victims(self, names: list[str], kind: int, stage: int) -> list[Victim]:
         found = []
         for name in names:
-            attempt = self.state.attempts[name]
+            attempt = self.state.attempts.get(name)
+            if attempt is None:
+                continue
             other = self.state.jobs[attempt.job]
             # What started in this very pass is left alone.
             if attempt.began_seq < self.state.seq and _may_be_hit(self.state, other):
@@ -133,7 +118,7 @@ class Candidates:
         return found
 
     def _by_queue(self, pool: int) -> dict[int, list[str]]:
-        """Give the attempts on a pool's nodes by queue."""
+        """Give the attempts that were on a pool's nodes when first asked, by queue."""
         if pool not in self._held:
             held: dict[int, list[str]] = {}
             for name in self.state.holding[pool]:

@@ -6,8 +6,9 @@ with a retry to wait for stand alone. Only keeps the groups; must not know what 
 
 from bisect import bisect_left, insort
 
+from argosy.control.lanes import GroupKey
 from argosy.control.nodes import FOREVER
-from argosy.control.state import GroupKey, JobState, State
+from argosy.control.state import JobState, State
 
 
 def group_key(state: State, job: JobState) -> GroupKey:
@@ -22,18 +23,26 @@ def enter(state: State, job: JobState, arrives: bool = True) -> None:
     """Put a waiting job into its group, by priority, then age. arrives: a pass that is running looks at it again."""
     key = group_key(state, job)
     members = state.waiting.setdefault(key, [])
+    if not members:
+        state.lanes.add(key, job.id in state.reservations, job.not_before_us if key[3] else 0)
     if arrives:
         state.arrived.append(key)
     insort(members, (-job.claim.priority, job.number, job.id))
+    if members[0][1] == job.number:
+        state.lanes.set_first(key, -job.claim.priority, job.number)
 
 
 def leave(state: State, job: JobState) -> None:
     """Take a job out of its group."""
     key = group_key(state, job)
     members = state.waiting[key]
-    del members[bisect_left(members, (-job.claim.priority, job.number, job.id))]
+    place = bisect_left(members, (-job.claim.priority, job.number, job.id))
+    del members[place]
     if not members:
         del state.waiting[key]
+        state.lanes.drop(key)
+    elif place == 0:
+        state.lanes.set_first(key, *members[0][:2])
 
 
 def set_shape(state: State, job: JobState) -> None:

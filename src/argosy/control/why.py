@@ -7,6 +7,7 @@ and owned; a rung is as bad as its worst part; a group is as well off as its bes
 from dataclasses import dataclass
 
 from argosy.contracts.pending import Need
+from argosy.contracts.policy import TIMED_ORDERS
 from argosy.control.domains import LEVELS
 from argosy.control.nodes import FOREVER
 from argosy.control.place import HORIZON_US, end_of, outranks
@@ -49,7 +50,11 @@ def early_code(state: State, job: JobState) -> str:
         return "QUEUE_DRAINING"
     if job.not_before_us > state.now_us:
         return "BACKOFF"
-    return "" if job.rungs else "NO_OPTIONS"
+    if not job.rungs:
+        return "NO_OPTIONS"
+    # Who runs in a queue that takes turns is for `control.rounds` to say; what it chose holds nodes already.
+    timed = state.policy.queues[state.queue_of(job)].order in TIMED_ORDERS
+    return "TURN" if timed and job.id not in state.reservations else ""
 
 
 def judge(state: State, job: JobState, noted: Blocked) -> Judgement:
@@ -111,11 +116,9 @@ def _kept(state: State, job: JobState, pool: int) -> tuple[int, int, int]:
     """Count free nodes of a pool that are reserved, due for maintenance, or spares."""
     nodes, end_us = state.nodes, end_of(state, job)
     end_us = min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
-    counts = [0, 0, 0]
+    counts = [0, 0, len(nodes.idle_spares[pool])]
     for number in nodes.withheld[pool]:
-        if nodes.spare[number]:
-            counts[2] += 1
-        elif end_us > nodes.until_us[number]:
+        if end_us > nodes.until_us[number]:
             counts[1] += 1
         elif nodes.lock[number] not in ("", job.id) and not outranks(
             state, job, state.reservations[nodes.lock[number]]

@@ -5,18 +5,28 @@ extra module for multi-token prediction not. It only adds up `model.tensors`.
 """
 
 from argosy.model.shape import ModelShape
-from argosy.model.tensors import KINDS, unit_weights
+from argosy.model.tensors import KINDS, Weight, unit_weights
 
 
 def unit_parameters(shape: ModelShape, unit: int) -> int:
     """Count the parameters of one unit; a tied head counts its norm alone."""
-    return sum(weight.parameters for weight in unit_weights(shape, unit))
+    return sum(weight.parameters for weight in counted_weights(shape, unit))
+
+
+def counted_weights(shape: ModelShape, unit: int) -> list[Weight]:
+    """List the weights of a unit that published counts hold."""
+    return [weight for weight in unit_weights(shape, unit) if not weight.extra]
+
+
+def mtp_parameters(shape: ModelShape) -> int:
+    """Count the parameters of the modules for multi-token prediction, which no other count holds."""
+    return sum(weight.parameters for weight in unit_weights(shape, shape.num_layers) if weight.extra)
 
 
 def unit_parameters_by_kind(shape: ModelShape, unit: int) -> dict[str, int]:
     """Count the parameters of one unit for each of KINDS that it has."""
     counts: dict[str, int] = {}
-    for weight in unit_weights(shape, unit):
+    for weight in counted_weights(shape, unit):
         if weight.copies:
             counts[weight.kind] = counts.get(weight.kind, 0) + weight.parameters
     return counts
@@ -42,7 +52,7 @@ def active_parameters(shape: ModelShape) -> int:
     idle = sum(
         weight.parameters - weight.active_parameters
         for unit in shape.units
-        for weight in unit_weights(shape, unit)
+        for weight in counted_weights(shape, unit)
         if weight.kind == "experts"
     )
     return total_parameters(shape) - idle

@@ -20,6 +20,8 @@ def describe_unit(shape: ModelShape, unit: int) -> str:
         extras = [f"tables {shape.embedding_size}"] if shape.embedding_size else []
         extras += [f"positions {shape.learned_positions}"] if unit < 0 and shape.learned_positions else []
         extras += ["bias"] if unit >= 0 and shape.head_bias else []
+        if unit >= 0 and shape.mtp_modules:
+            extras += [f"and {shape.mtp_modules} x ({describe_unit(shape, shape.num_layers - 1)})"]
         return ", ".join([f"{name} {shape.vocab_size} x {hidden}", *extras])
     parts = [f"layer {hidden}", _attention(shape), _mlp(shape, unit), shape.norm]
     window = shape.window(unit)

@@ -212,6 +212,7 @@ def _deepseek_v3(fields: Fields, name: str) -> ModelShape:
         qkv_bias=bias,
         o_bias=bias,
         **_rope(fields),
+        mtp_modules=fields.integer("num_nextn_predict_layers", 0, low=0, high=LAYERS_MAXIMUM, example=1),
         latent=LatentAttention(
             query_rank=_missing_or_null(fields, "q_lora_rank", 1536, 1536),
             key_value_rank=fields.integer("kv_lora_rank", example=512),

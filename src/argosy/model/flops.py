@@ -39,12 +39,13 @@ def tokens_attended(sequence_length: int, window: int | None = None, causal: str
 def attention_flops_per_token(shape: ModelShape, unit: int, sequence_length: int, causal: str = "half") -> float:
     """Count the forward FLOPs of scores (queries x keys) and context (scores x values) for one token of a layer.
 
-    They have no weights; 0 for the embedding and the head.
+    They have no weights; 0 for the embedding, and for the head but for its modules of multi-token prediction.
     """
-    if not 0 <= unit < shape.num_layers:
+    if unit < 0 or (unit >= shape.num_layers and not shape.mtp_modules):
         return 0.0
-    met = tokens_attended(sequence_length, shape.window(unit), causal)
-    return 2.0 * met * shape.num_heads * (shape.head_dim + shape.value_dim)
+    layers = 1 if unit < shape.num_layers else shape.mtp_modules
+    met = tokens_attended(sequence_length, shape.window(min(unit, shape.num_layers - 1)), causal)
+    return 2.0 * layers * met * shape.num_heads * (shape.head_dim + shape.value_dim)
 
 
 def weight_flops_per_token(shape: ModelShape, unit: int) -> int:

@@ -21,9 +21,9 @@ TOKEN_ID_BYTES = 8
 class Split:
     """How one micro-batch is laid over ranks.
 
-    microbatch_size: sequences. tp, cp, ep: degrees of tensor, context and expert parallelism; CP cuts every sequence, EP
-    ranks have micro-batches of their own. sequence_parallel: norms and residuals are cut along the sequence inside the
-    TP group (Argosy's trainer doesn't).
+    microbatch_size: sequences. tp, cp, ep: degrees of tensor, context and expert parallelism; CP cuts every sequence,
+    EP ranks have micro-batches of their own. sequence_parallel: norms and residuals are cut along the sequence inside
+    the TP group (Argosy's trainer doesn't).
     """
 
     microbatch_size: int
@@ -63,7 +63,7 @@ def rank_parameters(shape: ModelShape, unit: int, tp: int = 1, ep: int = 1) -> i
 
 
 def rank_parameters_apart(shape: ModelShape, unit: int, tp: int = 1, ep: int = 1) -> tuple[int, int]:
-    """Count a unit's parameters on the fullest rank, those that every EP rank has and those of its own experts apart."""
+    """Count a unit's parameters on the fullest rank: those that every EP rank has, and those of its own experts."""
     _check_degrees(tp, ep)
     weights = unit_weights(shape, unit)
     everywhere = sum(_on_rank(weight, tp, ep) for weight in weights if weight.kind != "experts")
@@ -123,9 +123,12 @@ def copied_embedding_bytes(
     gradient_shards: int = 1,
     weight_shards: int = 1,
 ) -> StateBytes:
-    """Give the bytes of the copy of a tied embedding that a last stage holds which is not also the first."""
+    """Give the bytes of the copy of an embedding that a last stage holds which is not also the first.
+
+    Where the head is the embedding, or where modules for multi-token prediction look tokens up.
+    """
     table = next(weight for weight in unit_weights(shape, -1) if weight.name == "embedding")
-    parameters = _on_rank(table, tp, 1) if shape.tied_embeddings else 0
+    parameters = _on_rank(table, tp, 1) if shape.tied_embeddings or shape.mtp_modules else 0
     return _state(parameters, numerics, optimizer_shards, gradient_shards, weight_shards)
 
 
@@ -166,7 +169,8 @@ def activation_bytes(shape: ModelShape, unit: int, numerics: Numerics, split: Sp
     if unit == -1:
         return _embedding_bytes(shape, numerics, split)
     if unit == shape.num_layers:
-        return _head_bytes(shape, numerics, split) + _copies_bytes(shape, unit, numerics, split)
+        modules = shape.mtp_modules * _mtp_bytes(shape, numerics, split) if shape.mtp_modules else 0
+        return _head_bytes(shape, numerics, split) + modules + _copies_bytes(shape, unit, numerics, split)
     if recompute == "full":
         return _whole(split, split.tokens * shape.hidden_size * numerics.compute_bytes)
     scores = recompute == "none"
@@ -215,6 +219,14 @@ def _head_bytes(shape: ModelShape, numerics: Numerics, split: Split) -> int:
     projected = (shape.embedding_size or 0) * numerics.compute_bytes
     logits = split.tokens * _vocabulary(shape, numerics, split) * numerics.logits_bytes
     return _whole(split, split.tokens * (hidden + projected)) + logits + split.tokens * TOKEN_ID_BYTES
+
+
+def _mtp_bytes(shape: ModelShape, numerics: Numerics, split: Split) -> int:
+    """Give what a module for multi-token prediction keeps: two norms, what they are joined to, a layer and a head."""
+    last = shape.num_layers - 1
+    joined = _whole(split, split.tokens * 2 * shape.hidden_size * numerics.compute_bytes)
+    layer = _attention_bytes(shape, numerics, split, scores=True) + _mlp_bytes(shape, last, numerics, split)
+    return 2 * _norm_bytes(shape, numerics, split) + joined + layer + _head_bytes(shape, numerics, split)
 
 
 def _vocabulary(shape: ModelShape, numerics: Numerics, split: Split) -> int:

@@ -60,7 +60,9 @@ class ModelShape:
     head. rope_theta: base of rotary positions, None without them. rope_share: part of each head that rotates.
     rope_scaling: the raw entry of the configuration, None where positions are not rescaled.
     windows: for each layer, how many tokens back it attends, itself included; None attends to all; empty where no layer
-    has a window.
+    has a window. mtp_modules: modules that predict further tokens while training (multi-token prediction, DeepSeek-V3,
+    arXiv 2412.19437, section 2.2): each joins the hidden state with the next token's embedding, runs one more layer of
+    the last layer's kind, and shares embedding and head. They stand with the head, and published counts leave them out.
     """
 
     name: str
@@ -92,6 +94,7 @@ class ModelShape:
     windows: tuple[int | None, ...] = ()
     latent: LatentAttention | None = None
     experts: Experts | None = None
+    mtp_modules: int = 0
 
     @property
     def units(self) -> range:

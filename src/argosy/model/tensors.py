@@ -5,7 +5,7 @@ Parameters, FLOPs and bytes all read this one list. It knows no precision, no ch
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from argosy.contracts.errors import BadInputError
@@ -21,6 +21,7 @@ class Weight:
     kind: one of KINDS. shape: out and in, or the length of a vector. active: copies that one token uses.
     multiplied: a token goes through it as a matrix product (not so for tables, norms and biases).
     parts: into how many equal pieces tensor parallelism can cut it; 1 means that every rank holds all of it.
+    extra: of a module for multi-token prediction, which published counts leave out.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Weight:
     active: int = 1
     multiplied: bool = False
     parts: int = 1
+    extra: bool = False
 
     @property
     def parameters(self) -> int:
@@ -95,6 +97,21 @@ def _head(shape: ModelShape) -> Iterator[Weight]:
     )
     if shape.head_bias:
         yield Weight(name="head.bias", kind="head", shape=(shape.vocab_size,), parts=shape.vocab_size)
+    for module in range(shape.mtp_modules):
+        for weight in _mtp(shape, width):
+            yield replace(weight, name=f"mtp.{module}.{weight.name}", extra=True)
+
+
+def _mtp(shape: ModelShape, width: int) -> Iterator[Weight]:
+    """List a module for multi-token prediction; its embedding and head are those of the model."""
+    yield from _norm(shape, "hidden_norm")
+    yield from _norm(shape, "embedding_norm")
+    yield Weight(name="join", kind="mlp", shape=(shape.hidden_size, 2 * shape.hidden_size), multiplied=True)
+    yield from _layer(shape, shape.has_experts(shape.num_layers - 1))
+    yield from _norm(shape, "norm")
+    yield Weight(
+        name="head", kind="head", shape=(shape.vocab_size, width), copies=0, multiplied=True, parts=shape.vocab_size
+    )
 
 
 def _norm(shape: ModelShape, name: str, width: int | None = None) -> Iterator[Weight]:

@@ -34,11 +34,6 @@ def efficiency(chip_class: ChipClass) -> float:
     return EMULATED_EFFICIENCY if chip_class.emulated else curve_of(chip_class.chip).products
 
 
-def wire_efficiency(chip_class: ChipClass) -> float:
-    """Give the part of its wires' rate that a class's collectives reach."""
-    return 1.0 if chip_class.emulated else curve_of(chip_class.chip).wires
-
-
 def alone(setting: Setting, chip_class: ChipClass, unit: int, way: Way) -> Alone:
     """Time a chip's own work on a unit; the chip must have a peak for the precision."""
     return (emulated_times if chip_class.emulated else times)(setting, chip_class, unit, way)

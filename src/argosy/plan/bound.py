@@ -7,9 +7,11 @@ from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
 from argosy.plan.alone import efficiency
 from argosy.plan.explain import marked, rate_text
+from argosy.plan.least import least_step_ms
 from argosy.plan.offers import Offer
 from argosy.plan.predict import Bound, predicted, time_draft
-from argosy.plan.search import Part, Search
+from argosy.plan.grid import Part
+from argosy.plan.search import Search
 
 TIMED_ALONE = 3
 BOUND_ROUNDS = 2
@@ -17,7 +19,8 @@ BOUND_ROUNDS = 2
 
 def plan_of(search: Search, job: Job, offer: Offer) -> Plan:
     """Make the whole plan of an offer, with its prediction."""
-    return predicted(offer.timed, bound(search, job, offer))
+    least_ms = least_step_ms(search.base.setting, offer.parts, job.train.global_batch_size, search.freedom)
+    return predicted(offer.timed, bound(search, job, offer), least_ms)
 
 
 def bound(search: Search, job: Job, offer: Offer) -> Bound:
@@ -31,7 +34,7 @@ def bound(search: Search, job: Job, offer: Offer) -> Bound:
         alone = alone_tokens_per_second(search, parts[0], job.train.global_batch_size)
         best = max(alone or 0.0, offer.timed.tokens_per_second)
         return Bound(tokens_per_second=best, name=f"the best plan on {parts[0].chip_class.name} alone")
-    speeds = [search.power(part) for part in parts]
+    speeds = [power(search, part) for part in parts]
     for _ in range(BOUND_ROUNDS):
         found = []
         for part, speed in zip(parts, speeds, strict=True):
@@ -48,7 +51,7 @@ def bound(search: Search, job: Job, offer: Offer) -> Bound:
 
 def batch_share(search: Search, batch: int, share: float) -> int:
     """Round a share of a batch to whole micro-batches of the smallest size."""
-    size = min(search.sizes)
+    size = min(search.freedom.sizes)
     return max(1, round(batch * share / size)) * size
 
 
@@ -58,7 +61,12 @@ def alone_tokens_per_second(search: Search, part: Part, batch: int) -> float | N
     return max((time_draft(estimate.draft).tokens_per_second for estimate in estimates), default=None)
 
 
+def power(search: Search, part: Part) -> float:
+    """Give a part's peak in TFLOPS, to share a batch by at first."""
+    return part.chips * part.chip_class.chip.tflops[search.base.setting.precision]
+
+
 def ideal_tokens_per_second(search: Search, part: Part) -> float:
     """Give what a part would do without any bubble or exchange, for one that can't hold the model alone."""
     setting = search.base.setting
-    return search.power(part) * 1e12 * efficiency(part.chip_class) / setting.flops_per_token
+    return power(search, part) * 1e12 * efficiency(part.chip_class) / setting.flops_per_token

@@ -4,6 +4,7 @@ Must not judge whether a plan is good, nor whether this trainer can run it.
 """
 
 import math
+from collections.abc import Mapping
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Plan, Replica, Stage
@@ -11,22 +12,40 @@ from argosy.network.wires import find_wire
 from argosy.plan.schedules import check_schedule
 
 SHARES_TOLERANCE = 1e-6
+ZERO_STAGES = (0, 1, 2, 3)
 
 
 def check_plan(plan: Plan) -> None:
     """Raise BadInputError at the first thing that can't be: gaps in layers, unknown wires, a batch that is off."""
     if not plan.replicas:
         raise BadInputError("the plan has no replica; it needs at least one")
-    for index, replica in enumerate(plan.replicas):
-        check_replica(plan, replica, f"replica {index}")
+    # Like replicas are mostly one object, and there may be thousands.
+    first = {id(replica): index for index, replica in reversed(list(enumerate(plan.replicas)))}
+    for index in sorted(first.values()):
+        check_replica(plan, plan.replicas[index], f"replica {index}")
     sequences = sum(replica.sequences for replica in plan.replicas)
     if sequences != plan.global_batch_size:
         raise BadInputError(
             f"the replicas take {sequences} sequences a step, global_batch_size is {plan.global_batch_size}; "
             "they must be equal"
         )
+    check_zero(plan)
+    distinct = {id(stage): stage for replica in plan.replicas for stage in replica.stages}
+    held = {key: frozenset(plan.held_units(stage)) for key, stage in distinct.items()}
     for exchange in plan.exchanges:
-        check_exchange(plan, exchange)
+        check_exchange(plan, exchange, held)
+
+
+def check_zero(plan: Plan) -> None:
+    """Check that what is sharded can be: gradients and weights only where no pipeline needs them again and again."""
+    if plan.zero_stage not in ZERO_STAGES:
+        raise BadInputError(f"zero_stage {plan.zero_stage}; it is one of {', '.join(map(str, ZERO_STAGES))}")
+    deep = [index for index, replica in enumerate(plan.replicas) if len(replica.stages) > 1]
+    if plan.zero_stage > 1 and deep:
+        raise BadInputError(
+            f"zero_stage {plan.zero_stage} with replica {deep[0]} of {len(plan.replicas[deep[0]].stages)} stages: "
+            "gradients and weights are sharded only where every replica is one stage; use zero_stage 1"
+        )
 
 
 def check_replica(plan: Plan, replica: Replica, where: str) -> None:
@@ -88,11 +107,17 @@ def check_stage(plan: Plan, stage: Stage, where: str) -> None:
         )
 
 
-def check_exchange(plan: Plan, exchange: Exchange) -> None:
-    """Check that an exchange's members exist and hold its unit."""
+def check_exchange(plan: Plan, exchange: Exchange, held: Mapping[int, frozenset[int]]) -> None:
+    """Check that an exchange's members exist and hold its unit. held: units by the id of each stage of the plan."""
     find_wire(plan.wires, exchange.wire)
+    sizes = (exchange.wire_bytes, exchange.gather_bytes, exchange.inside_ms)
+    if any(not math.isfinite(size) or size < 0 for size in sizes) or not exchange.members:
+        raise BadInputError(
+            f"exchange of unit {exchange.unit}: {len(exchange.members)} members, wire_bytes, gather_bytes, inside_ms "
+            f"{sizes}; it needs members, and sizes are finite and not negative"
+        )
     for replica, stage in exchange.members:
         if not (0 <= replica < len(plan.replicas) and 0 <= stage < len(plan.replicas[replica].stages)):
             raise BadInputError(f"exchange of unit {exchange.unit}: there is no replica {replica} with a stage {stage}")
-        if exchange.unit not in plan.held_units(plan.replicas[replica].stages[stage]):
+        if exchange.unit not in held[id(plan.replicas[replica].stages[stage])]:
             raise BadInputError(f"exchange of unit {exchange.unit}: replica {replica}, stage {stage} does not hold it")

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from argosy.contracts.fleet import Chip, ChipClass
 from argosy.contracts.plan import GRADIENT_BYTES
 from argosy.model.memory import boundary_bytes, rank_parameters, rank_parameters_apart
-from argosy.plan.alone import Alone, alone, wire_efficiency
+from argosy.plan.alone import Alone, alone
+from argosy.plan.curves import wire_efficiency
 from argosy.plan.inside import context_ms, expert_ms, gather_ms, tensor_ms
 from argosy.plan.setting import Setting, Way
 

@@ -6,7 +6,7 @@ Only what the roofline multiplies peaks with stands here; it must not know model
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from argosy.contracts.fleet import Chip
+from argosy.contracts.fleet import Chip, ChipClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,9 @@ CURVES = (
     ),
     Curve(
         chips=("h100-", "h800-", "h200-", "gh200"),
-        products=0.605,
+        products=0.64,
         attention=0.34,
+        start_ms=0.04,
         source="fit on Megatron Core's and Llama 3's published runs; attention: FlashAttention-2 on H100, 335 TFLOPS",
     ),
     Curve(
@@ -65,3 +66,8 @@ PLAIN = Curve(chips=("",), products=0.6, attention=0.4, source="a guess below th
 def curve_of(chip: Chip, curves: Iterable[Curve] = CURVES) -> Curve:
     """Find the curve of a chip's family; PLAIN where nothing was measured."""
     return next((curve for curve in curves if chip.name.startswith(curve.chips)), PLAIN)
+
+
+def wire_efficiency(chip_class: ChipClass) -> float:
+    """Give the part of its wires' rate that a class's collectives and messages reach; emulated wires reach all."""
+    return 1.0 if chip_class.emulated else curve_of(chip_class.chip).wires

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import Exchange, Plan, Replica, Stage, Wire
 from argosy.plan.cost import gradient_bytes, update_ms
-from argosy.plan.links import Holder, ring_bytes, ring_hops, ring_wire
+from argosy.plan.rings import Held, Ring, holder_of, make_ring
 from argosy.plan.schedules import choose_schedule
-from argosy.plan.setting import Setting, Way
+from argosy.plan.setting import Setting
 from argosy.plan.shares import Kind, deal
-from argosy.plan.templates import Template, crossing_streams, rejoined, timed_stages
+from argosy.plan.tables import worked
+from argosy.plan.templates import Template, crossing_streams, make_template, rejoined, stages_of
 
 # The all-reduce of the gradient norm: there and back over the longest wire, and its start.
 BARRIER_START_MS = 0.02
@@ -31,7 +32,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """Groups of replicas that together take the global batch."""
+    """Groups of replicas that together take the global batch.
+
+    hierarchical: gradients that cross sites are summed inside each site first.
+    """
 
     setting: Setting
     model: str
@@ -40,6 +44,7 @@ class Draft:
     schedule: str
     zero_stage: int
     links: tuple[LongLink, ...]
+    hierarchical: bool = False
 
     @property
     def replicas(self) -> int:
@@ -47,28 +52,45 @@ class Draft:
         return sum(group.count for group in self.groups)
 
     @property
+    def sequences(self) -> int:
+        """How many sequences they take in a step."""
+        return sum(g.count * g.microbatches * g.template.layout.sequences for g in self.groups)
+
+    @property
     def classes(self) -> dict[str, ChipClass]:
         """Classes in use by name, in the order of the groups."""
-        return {c.name: c for group in self.groups for c, _ in group.template.layout.runs}
+        return {run.chip_class.name: run.chip_class for group in self.groups for run in group.template.layout.runs}
+
+    @property
+    def sites(self) -> set[str]:
+        """Sites in use."""
+        return {chip_class.site for chip_class in self.classes.values()}
 
     @property
     def chips(self) -> dict[str, int]:
         """Chips in use of each class."""
         used = dict.fromkeys(self.classes, 0)
         for group in self.groups:
-            for chip_class, stages in group.template.layout.runs:
-                used[chip_class.name] += group.count * group.template.layout.tp * stages
+            for name, chips in group.template.layout.chips.items():
+                used[name] += group.count * chips
         return used
+
+    @property
+    def copies(self) -> int:
+        """How many ranks hold what every EP and CP rank holds: what ZeRO shards over."""
+        return sum(g.count * g.template.layout.cp * g.template.layout.ep for g in self.groups)
 
 
 def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: int, schedule: str = "") -> Draft | None:
-    """Deal a global batch (in sequences) over counts of templates with one micro-batch size.
+    """Deal a global batch (in sequences) over counts of templates.
 
-    None where it can't be dealt, or where what the schedule holds would not fit. schedule: empty chooses.
+    None where it can't be dealt, or where what the schedule holds would not fit. schedule: empty takes what the
+    templates were made for, or GPipe where a replica would get too few micro-batches.
     """
-    size = templates[0][0].layout.microbatch_size
-    kinds = [Kind(pace_ms=t.pace_ms, fill_ms=t.fill_ms, count=count) for t, count in templates]
-    dealt = deal(kinds, batch // size) if batch % size == 0 else None
+    kinds = [kind_of(template, count) for template, count in templates]
+    dealt = deal(kinds, batch)
+    if not dealt or schedule == "gpipe":
+        dealt = deal([replace(kind, at_least=kind.multiple) for kind in kinds], batch)
     if not dealt:
         return None
     groups = tuple(
@@ -76,37 +98,52 @@ def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: in
         for (template, _), shares in zip(templates, dealt, strict=True)
         for microbatches, count in shares
     )
-    best = [choose_schedule(len(g.template.stages), g.microbatches) for g in groups]
-    chosen = schedule or ("gpipe" if "gpipe" in best else "1f1b")
-    if chosen == "1f1b" and "gpipe" in best:
-        return None
-    return refitted(replace(base, groups=groups, schedule=chosen))
+    wanted = schedule or groups[0].template.layout.schedule
+    if wanted == "1f1b" and any(choose_schedule(g.template.layout.depth, g.microbatches) == "gpipe" for g in groups):
+        if schedule:
+            return None
+        wanted = "gpipe"
+    return refitted(replace(base, groups=groups, schedule=wanted))
+
+
+def kind_of(template: Template, count: int) -> Kind:
+    """Say how fast so many replicas of a template are."""
+    layout = template.layout
+    return Kind(
+        pace_ms=template.pace_ms,
+        fill_ms=template.fill_ms,
+        count=count,
+        sequences=layout.sequences,
+        at_most=layout.microbatches if layout.schedule == "gpipe" else 1_000_000_000,
+        multiple=layout.depth if layout.schedule == "interleaved" else 1,
+        at_least=1 if layout.schedule == "gpipe" else layout.depth,
+    )
 
 
 def refitted(draft: Draft) -> Draft | None:
-    """State memory for the schedule, micro-batches and shards there really are, and the share of long links.
+    """Cut again for the schedule, micro-batches and shards there really are, and the share of long links.
 
     None if a stage does not fit.
     """
-    shards = draft.replicas if draft.zero_stage else 1
+    copies = draft.copies if draft.zero_stage else 1
     layouts = [
         replace(
             group.template.layout,
             schedule=draft.schedule,
             microbatches=group.microbatches,
             count=group.count,
-            shards=shards,
+            zero_stage=draft.zero_stage,
+            shards=copies,
         )
         for group in draft.groups
     ]
     streams = crossing_streams(layouts)
     groups = []
     for group, layout in zip(draft.groups, layouts, strict=True):
-        stages = timed_stages(draft.setting, layout, [stage.end_layer for stage in group.template.stages])
-        if any(stage.memory_gb > stage.memory_limit_gb for stage in stages):
+        template = make_template(draft.setting, layout, draft.links)
+        if template is None:
             return None
-        template = replace(group.template, layout=layout, stages=stages)
-        groups.append(replace(group, template=rejoined(template, draft.links, streams)))
+        groups.append(replace(group, template=rejoined(draft.setting, template, draft.links, streams)))
     return replace(draft, groups=tuple(groups))
 
 
@@ -154,6 +191,7 @@ def bare_plan(draft: Draft) -> Plan:
         replicas=(),
         precision=draft.setting.precision,
         schedule=draft.schedule,
+        virtual_stages=draft.groups[0].template.layout.virtual_stages,
         zero_stage=draft.zero_stage,
         tied_embeddings=draft.setting.shape.tied_embeddings,
         emulated=any(chip_class.emulated for chip_class in draft.classes.values()),
@@ -163,11 +201,11 @@ def bare_plan(draft: Draft) -> Plan:
 def make_replica(draft: Draft, plan: Plan, group: Group) -> Replica:
     """Make a replica of a group, with the time of its optimizer's step."""
     template = group.template
-    shards = draft.replicas if draft.zero_stage else 1
+    shards = draft.copies if draft.zero_stage else 1
     return Replica(
         stages=tuple(
-            replace(stage, update_ms=stage_update_ms(draft.setting, plan, place, stage, shards))
-            for stage, place in zip(template.stages, template.layout.places, strict=True)
+            replace(stage, update_ms=stage_update_ms(draft.setting, plan, group, index, shards))
+            for index, stage in enumerate(stages_of(draft.setting, template))
         ),
         microbatches=group.microbatches,
         microbatch_size=template.layout.microbatch_size,
@@ -175,91 +213,69 @@ def make_replica(draft: Draft, plan: Plan, group: Group) -> Replica:
     )
 
 
-def stage_update_ms(setting: Setting, plan: Plan, place: ChipClass, stage: Stage, shards: int) -> float:
+def stage_update_ms(setting: Setting, plan: Plan, group: Group, stage: int, shards: int) -> float:
     """Time the optimizer's step of a stage, worked out once."""
-    key = ("update", place.name, stage.first_layer, stage.end_layer, stage.tp, shards)
-    if key not in setting.tables:
-        kinds = tuple(setting.kind(unit) for unit in plan.held_units(stage))
-        setting.tables[key] = update_ms(setting, place, kinds, Way(tp=stage.tp, cp=stage.cp, ep=stage.ep), shards)
-    time_ms: float = setting.tables[key]
-    return time_ms
+    layout, cut = group.template.layout, group.template.cut
+    run = layout.places[layout.place_of(stage)]
+    bounds = cut.starts[stage], cut.ends[stage]
+
+    def work() -> float:
+        held = plan.held_units(stages_of(setting, group.template)[stage])
+        kinds = tuple(setting.kind(unit) for unit in held)
+        return update_ms(setting, run.chip_class, kinds, layout.way(run), shards)
+
+    return worked(setting, ("update", run.chip_class.name, bounds, run.tp, layout.ep, shards), work)
 
 
 def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tuple[Exchange, ...], list[Wire]]:
-    """Make the gradient exchange of every unit that more than one stage holds, and the wires they take.
+    """Make the gradient exchange of every unit that more than one place holds, and the wires they take.
 
     owners: the group's index of each replica shown.
     """
-    held = [holding_stages(plan, group) for group in draft.groups]
+    held = [holding_stages(draft, plan, group) for group in draft.groups]
     rings: dict[object, Ring | None] = {}
     exchanges = []
     for unit in draft.setting.shape.units:
         spots = tuple(tuple(stages[unit]) for stages in held)
         if spots not in rings:
-            rings[spots] = make_ring(draft, spots, owners)
+            rings[spots] = ring_of(draft, spots, owners)
         ring = rings[spots]
         if ring is not None:
-            exchanges.append(ring.exchange(unit, sum(gradient_bytes(draft.setting, unit)), draft.zero_stage))
+            exchanges.append(ring.exchange(unit, gradient_bytes(draft.setting, unit), draft.zero_stage))
     return tuple(exchanges), [ring.wire for ring in rings.values() if ring is not None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ring:
-    """Who exchanges some units with whom, and over which wire. count: all holders, shown or not."""
-
-    wire: Wire
-    count: int
-    sites: int
-    members: tuple[tuple[int, int], ...]
-
-    def exchange(self, unit: int, gradient_bytes: float, zero_stage: int) -> Exchange:
-        """Make a unit's exchange; with ZeRO-1 half goes before the update and half after."""
-        halves = 2 if zero_stage else 1
-        payload_bytes = ring_bytes(self.count, gradient_bytes) / halves
-        return Exchange(
-            unit=unit,
-            members=self.members,
-            wire=self.wire.name,
-            wire_bytes=payload_bytes,
-            gather_bytes=payload_bytes if zero_stage else 0.0,
-            hops=-(-ring_hops(self.count, self.sites) // halves),
-        )
-
-
-def make_ring(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int]) -> Ring | None:
+def ring_of(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int]) -> Ring | None:
     """Make the ring of all who hold some units, or None for a single holder.
 
     spots: the stages that hold them, by group. owners: the group's index of each replica shown.
     """
-    count = sum(group.count * len(at) for group, at in zip(draft.groups, spots, strict=True))
-    if count < 2:
-        return None
-    holders = [holder for group, at in zip(draft.groups, spots, strict=True) for holder in holders_of(group, at)]
-    return Ring(
-        wire=ring_wire(holders, draft.links),
-        count=count,
-        sites=len({holder.chip_class.site for holder in holders}),
-        members=tuple((r, s) for r, owner in enumerate(owners) for s in spots[owner]),
-    )
+    held = [one for group, at in zip(draft.groups, spots, strict=True) for one in holders_of(group, at)]
+    members = tuple((r, s) for r, owner in enumerate(owners) for s in spots[owner])
+    return make_ring(held, members, draft.links, hierarchical=draft.hierarchical)
 
 
-def holding_stages(plan: Plan, group: Group) -> Mapping[int, list[int]]:
+def holding_stages(draft: Draft, plan: Plan, group: Group) -> Mapping[int, list[int]]:
     """List for each unit the stages of a group's replicas that hold it."""
     stages: dict[int, list[int]] = {}
-    for index, stage in enumerate(group.template.stages):
+    for index, stage in enumerate(stages_of(draft.setting, group.template)):
         for unit in plan.held_units(stage):
             stages.setdefault(unit, []).append(index)
     return stages
 
 
-def holders_of(group: Group, stages: Iterable[int]) -> list[Holder]:
+def holders_of(group: Group, stages: Iterable[int]) -> list[Held]:
     """Describe who holds a unit in a group."""
     layout = group.template.layout
-    of_class = {chip_class.name: 0 for chip_class, _ in layout.runs}
-    for chip_class, count in layout.runs:
-        of_class[chip_class.name] += count
-    places = [layout.places[stage] for stage in stages]
-    return [Holder(chip_class=place, tp=layout.tp, class_stages=of_class[place.name]) for place in places]
+    of_class = {run.chip_class.name: 0 for run in layout.runs}
+    for run in layout.runs:
+        of_class[run.chip_class.name] += run.places
+    found = []
+    for stage in stages:
+        run = layout.places[layout.place_of(stage)]
+        holder = holder_of(run.chip_class, run.tp, layout.width(run), of_class[run.chip_class.name])
+        found.append(Held(holder=holder, count=group.count, copies=layout.cp * layout.ep, ep=layout.ep))
+    return found
 
 
 def barrier_ms(wires: Iterable[Wire], ranks: int) -> float:

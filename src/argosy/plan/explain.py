@@ -298,9 +298,11 @@ def share_text(share: float, digits: int = 1) -> str:
 def time_text(time_ms: float) -> str:
     """Write a time with a unit that suits it.
 
-    >>> time_text(1840), time_text(42), time_text(7.2e6)
-    ('1.84 s', '42.0 ms', '2.0 h')
+    >>> time_text(1840), time_text(42), time_text(7.2e6), time_text(0.0418)
+    ('1.84 s', '42.0 ms', '2.0 h', '42 us')
     """
+    if time_ms < 1:
+        return f"{time_ms * 1e3:.0f} us"
     if time_ms >= 6e6:
         return f"{time_ms / 3.6e6:,.1f} h"
     return f"{time_ms / 1e3:,.2f} s" if time_ms >= 1000 else f"{time_ms:.1f} ms"

@@ -12,7 +12,8 @@ from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.plan.cost import missing_peak, peak_tflops
-from argosy.plan.search import DEPTH_MAX, Part, Search, tp_degrees
+from argosy.plan.grid import DEPTH_MAX, Part, pure_layouts, tp_degrees
+from argosy.plan.search import Search
 from argosy.plan.templates import needed_gb
 
 # For the cheapest plan fewer chips may do: halves of a class are tried down to one node.
@@ -38,6 +39,8 @@ def usable_classes(job: Job, classes: Sequence[ChipClass]) -> tuple[list[ChipCla
             refusals.append(missing_peak(chip_class.chip, job.train.precision))
         elif chip_class.chip.memory_gb is None:
             refusals.append(f"{chip_class.chip.name} has no memory_gb in the catalogue; add it in a catalogue file")
+        elif job.objective.power_kw is not None and chip_class.chip.tdp_w is None:
+            refusals.append(f"{chip_class.chip.name} has no tdp_w in the catalogue, which objective.power needs")
         else:
             usable.append(chip_class)
     check_prices(job, usable)
@@ -58,7 +61,8 @@ def check_prices(job: Job, classes: Sequence[ChipClass]) -> None:
 def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...]]:
     """List how many chips of each class to try: all that the job may have; halves of one or two where price counts.
 
-    When the job may not have all, classes with the most arithmetic (or the most for their price) are filled first.
+    When the job may not have all, be it for their number or their power, classes with the most arithmetic (or the most
+    for their price or power) are filled first.
     """
     counts = {chip_class.name: chip_class.chips for chip_class in classes}
     if job.chips.maximum is not None:
@@ -66,6 +70,11 @@ def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...
         for chip_class in sorted(classes, key=lambda c: worth(job, c), reverse=True):
             counts[chip_class.name] = min(left, chip_class.chips)
             left -= counts[chip_class.name]
+    if job.objective.power_kw is not None:
+        left_kw = job.objective.power_kw
+        for chip_class in sorted(classes, key=lambda c: worth(job, c), reverse=True):
+            counts[chip_class.name] = min(counts[chip_class.name], powered_chips(chip_class, left_kw))
+            left_kw -= counts[chip_class.name] * (chip_class.chip.tdp_w or 0.0) / 1e3
     if not all(counts.values()):
         return []
     choices = [counts]
@@ -78,9 +87,17 @@ def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...
     return [tuple(Part(chip_class=c, chips=choice[c.name]) for c in classes) for choice in choices]
 
 
+def powered_chips(chip_class: ChipClass, power_kw: float) -> int:
+    """Count the chips of a class that a power feeds: whole nodes, or what there is of one."""
+    chips = min(chip_class.chips, int(power_kw * 1e3 / (chip_class.chip.tdp_w or float("inf")) + 1e-9))
+    return chips - chips % chip_class.chips_per_node or chips
+
+
 def worth(job: Job, chip_class: ChipClass) -> float:
-    """Rate a chip: its peak, or its peak for its price where the job wants it cheap."""
+    """Rate a chip: its peak, or its peak for its price where the job wants it cheap, or for its power under a cap."""
     peak = peak_tflops(chip_class.chip, job.train.precision) or 0.0
+    if job.objective.power_kw is not None and job.objective.goal == "fastest":
+        return peak / (chip_class.chip.tdp_w or float("inf"))
     price = chip_class.chip.price_per_hour
     return peak / price if price and job.objective.goal != "fastest" else peak
 
@@ -96,6 +113,8 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
         return NeverFitsError(f"chips.min asks for {job.chips.minimum} chips; the fleet has {have} ({kinds}){because}")
     most = job.chips.maximum or have
     batch = job.train.global_batch_size
+    if job.objective.power_kw is not None:
+        return too_weak(search, job, classes, because)
     needs = [(least_gb(search, Part(chip_class=c, chips=min(most, c.chips)), batch), c) for c in classes]
     need_gb, chip_class = min(needs, key=lambda pair: pair[0] / (pair[1].chip.memory_gb or 1.0))
     limit_gb = chip_class.chip.memory_gb or 0.0
@@ -113,6 +132,16 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
     )
 
 
+def too_weak(search: Search, job: Job, classes: Sequence[ChipClass], because: str) -> NeverFitsError:
+    """Say that no plan stays within the power, and which fleets would do with how much."""
+    found = {c.chip.name: (smallest_chips(search, c, job.train.global_batch_size), c) for c in unlike(classes)}
+    fleets = [f"{n} {name} ({n * (c.chip.tdp_w or 0.0) / 1e3:,.3g} kW)" for name, (n, c) in found.items() if n]
+    smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else TOO_LARGE
+    return NeverFitsError(
+        f"no plan of {job.model} stays within objective.power of {job.objective.power_kw:,.4g} kW. {smallest}{because}"
+    )
+
+
 def unlike(classes: Sequence[ChipClass]) -> list[ChipClass]:
     """Keep one class of each chip."""
     return list({chip_class.chip.name: chip_class for chip_class in classes}.values())
@@ -125,11 +154,20 @@ def least_gb(search: Search, part: Part, batch: int) -> float:
     replicas of a layout, which are in one site.
     """
     needs = [float("inf")]
-    size = min(search.sizes)
-    for layout in search.layouts((part,), batch // size, size):
-        least = replace(layout, recompute=search.recomputes[-1])
-        needs += [needed_gb(search.base.setting, replace(least, shards=shards)) for shards in {1, layout.count}]
+    freedom = replace(search.freedom, sizes=(min(search.freedom.sizes),), recomputes=search.freedom.recomputes[-1:])
+    for layout in pure_layouts(search.base.setting, part, freedom):
+        count = min(layout.count, -(-batch // layout.sequences))
+        least = replace(layout, microbatches=min(layout.depth, -(-batch // (layout.sequences * count))))
+        ranks = count * layout.cp * layout.ep
+        for zero_stage in zero_stages(search, layout.depth, ranks):
+            needs.append(needed_gb(search.base.setting, replace(least, zero_stage=zero_stage, shards=ranks)))
     return min(needs)
+
+
+def zero_stages(search: Search, depth: int, ranks: int) -> list[int]:
+    """List the ZeRO stages that pipelines of a depth may have: the last two only without a pipeline."""
+    stages = {family.zero_stage for family in search.families}
+    return [stage for stage in sorted(stages) if (stage < 2 or depth == 1) and (stage == 0 or ranks > 1)]
 
 
 def smallest_chips(search: Search, chip_class: ChipClass, batch: int) -> int | None:

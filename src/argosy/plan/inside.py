@@ -26,11 +26,15 @@ def tensor_ms(shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit
     once_ms = all_reduce_ms(chip_class, split.tp, activation_bytes)
     if 0 <= unit < shape.num_layers:
         return 2 * once_ms
-    if unit < 0 or numerics.split_logits:
+    if unit < 0:
         return once_ms
-    logits_bytes = split.tokens * shape.vocab_size * numerics.compute_bytes
+    # A module for multi-token prediction has a layer and a head.
+    inside_ms = once_ms + shape.mtp_modules * 3 * once_ms
+    if numerics.split_logits:
+        return inside_ms
+    logits_bytes = (1 + shape.mtp_modules) * split.tokens * shape.vocab_size * numerics.compute_bytes
     # Gathering is half of an all-reduce, and only forward pays it: half of that in each direction.
-    return once_ms + all_reduce_ms(chip_class, split.tp, logits_bytes) / 4
+    return inside_ms + all_reduce_ms(chip_class, split.tp, logits_bytes) / 4
 
 
 def context_ms(shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit: int, split: Split) -> float:
@@ -38,12 +42,13 @@ def context_ms(shape: ModelShape, numerics: Numerics, chip_class: ChipClass, uni
 
     Forward takes one pass; backward two, for gradients of keys and values travel with them.
     """
-    if split.cp == 1 or not 0 <= unit < shape.num_layers:
+    layers = layers_of(shape, unit)
+    if split.cp == 1 or not layers:
         return 0.0
     kv_heads = shape.num_heads if shape.latent else max(shape.num_kv_heads, split.tp)
     block_bytes = split.tokens * kv_heads * (shape.head_dim + shape.value_dim) * numerics.compute_bytes / split.tp
     rate, delay_ms = _edge(chip_class, split.tp * split.cp)
-    return (split.cp - 1) * (_sent_ms(block_bytes, rate) + delay_ms)
+    return layers * (split.cp - 1) * (_sent_ms(block_bytes, rate) + delay_ms)
 
 
 def expert_ms(shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit: int, split: Split) -> float:
@@ -52,7 +57,8 @@ def expert_ms(shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit
     Every rank sends each token's copy to each of its experts, spread evenly. What stays in the node goes over the
     scale-up link while the rest goes over the network.
     """
-    if split.ep == 1 or not 0 <= unit < shape.num_layers or not shape.experts or not shape.has_experts(unit):
+    layers = layers_of(shape, unit)
+    if split.ep == 1 or not layers or not shape.experts or not shape.has_experts(min(unit, shape.num_layers - 1)):
         return 0.0
     share = split.tp if split.sequence_parallel else 1
     sent_bytes = split.tokens * shape.experts.per_token * shape.hidden_size * numerics.compute_bytes / share
@@ -60,9 +66,16 @@ def expert_ms(shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit
     near = min(split.ep, max(1, chip_class.chips_per_node // inner))
     inside_ms = _sent_ms(sent_bytes * (near - 1) / split.ep, scale_up_gbytes_s(chip_class)) + SCALE_UP_ONE_WAY_MS
     if near == split.ep:
-        return 2 * inside_ms
+        return 2 * layers * inside_ms
     rate = chip_gbps(chip_class) / GBITS_PER_GBYTE
-    return 2 * max(inside_ms, _sent_ms(sent_bytes * (split.ep - near) / split.ep, rate) + SITE_ONE_WAY_MS)
+    return 2 * layers * max(inside_ms, _sent_ms(sent_bytes * (split.ep - near) / split.ep, rate) + SITE_ONE_WAY_MS)
+
+
+def layers_of(shape: ModelShape, unit: int) -> int:
+    """Count the layers in a unit: one, none in the embedding, and in the head those that predict further tokens."""
+    if unit < 0:
+        return 0
+    return 1 if unit < shape.num_layers else shape.mtp_modules
 
 
 def gather_ms(

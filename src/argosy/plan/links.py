@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import Wire
+from argosy.plan.curves import wire_efficiency
 
 # One-way delays that no file states: a switched hop inside a node, and a few switches inside a site.
 SCALE_UP_ONE_WAY_MS = 0.002
@@ -22,11 +23,23 @@ GBITS_PER_GBYTE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a copy of a unit: a stage of tp chips of a class, in a pipeline with class_stages of them."""
+    """Who holds a copy of a unit: a place of `width` chips of a class, in a pipeline with class_stages of them.
+
+    width: TP x CP x EP; its TP groups have tp of them.
+    """
 
     chip_class: ChipClass
     tp: int
+    width: int
     class_stages: int
+
+    @property
+    def gbps(self) -> float:
+        """The part of a node's NICs that one ring may use: other places' rings on the same node take the rest."""
+        node_chips = self.chip_class.chips_per_node
+        width = min(self.width, node_chips)
+        share = width / min(width * self.class_stages, node_chips)
+        return self.chip_class.nic_gbps * wire_efficiency(self.chip_class) * share
 
 
 def scale_up_gbytes_s(chip_class: ChipClass) -> float:
@@ -47,27 +60,29 @@ def ring_bytes(members: int, payload_bytes: float) -> float:
     return 2 * (members - 1) / members * payload_bytes
 
 
-def boundary_wire(before: Holder, after: Holder, index: int, streams: int, links: Sequence[LongLink]) -> Wire:
-    """Find the wire between two stages of a replica, as one rank sees it.
+def boundary_wire(
+    before: Holder, after: Holder, index: int, next_index: int, streams: int, links: Sequence[LongLink]
+) -> Wire:
+    """Find the wire between two places of a replica, as one rank sees it.
 
-    index: how many stages of the class stand before the boundary, in this replica. streams: ranks that send over the
-    same long link at once; each gets its share of it.
+    index, next_index: how many places of their class stand before each, in this replica. streams: ranks that send over
+    the same long link at once; each gets its share of it.
     """
     if before.chip_class.site != after.chip_class.site:
         link = find_link(before.chip_class.site, after.chip_class.site, links)
-        gbps = min(link.gbps / streams, chip_gbps(before.chip_class), chip_gbps(after.chip_class))
+        gbps = min(link.gbps / streams, port_gbps(before.chip_class), port_gbps(after.chip_class))
         return Wire(name=f"{link_name(link)} {gbps:.4g}G", gbps=gbps, one_way_ms=link.one_way_ms, long_link=True)
-    if before.chip_class.name == after.chip_class.name and same_node(before, index):
+    if before.chip_class.name == after.chip_class.name and same_node(before, index, next_index):
         return scale_up_wire(before.chip_class, 1)
-    return site_wire(before.chip_class.site, min(chip_gbps(before.chip_class), chip_gbps(after.chip_class)))
+    return site_wire(before.chip_class.site, min(port_gbps(before.chip_class), port_gbps(after.chip_class)))
 
 
-def same_node(holder: Holder, index: int) -> bool:
-    """Tell whether stage index-1 and index of a class share a node, given that nodes are filled replica by replica."""
-    node_chips, width = holder.chip_class.chips_per_node, holder.tp * holder.class_stages
-    if holder.chip_class.nodes == 1 or node_chips % width == 0:
+def same_node(holder: Holder, index: int, other: int) -> bool:
+    """Tell whether two places of a class share a node, given that nodes are filled replica by replica."""
+    node_chips, chips = holder.chip_class.chips_per_node, holder.width * holder.class_stages
+    if holder.chip_class.nodes == 1 or node_chips % chips == 0:
         return True
-    return width % node_chips == 0 and index * holder.tp % node_chips != 0
+    return chips % node_chips == 0 and index * holder.width // node_chips == other * holder.width // node_chips
 
 
 def ring_wire(holders: Sequence[Holder], links: Sequence[LongLink]) -> Wire:
@@ -81,13 +96,7 @@ def ring_wire(holders: Sequence[Holder], links: Sequence[LongLink]) -> Wire:
         return long_wire(sites, holders, links)
     if {holder.chip_class.nodes for holder in holders} == {1} and len({h.chip_class.name for h in holders}) == 1:
         return scale_up_wire(holders[0].chip_class, min(holder.tp for holder in holders))
-    return site_wire(sites[0], min(ring_gbps(holder) for holder in holders))
-
-
-def ring_gbps(holder: Holder) -> float:
-    """Give the part of a node's NICs that one ring may use: other stages' rings on the same node take the rest."""
-    node_chips = holder.chip_class.chips_per_node
-    return holder.chip_class.nic_gbps * holder.tp / min(holder.tp * holder.class_stages, node_chips)
+    return site_wire(sites[0], min(holder.gbps for holder in holders))
 
 
 def long_wire(sites: Sequence[str], holders: Sequence[Holder], links: Sequence[LongLink]) -> Wire:
@@ -148,9 +157,14 @@ def chip_gbps(chip_class: ChipClass) -> float:
     return chip_class.nic_gbps / chip_class.chips_per_node
 
 
+def port_gbps(chip_class: ChipClass) -> float:
+    """Give what messages reach of one chip's share of its node's NICs, Gb/s."""
+    return chip_gbps(chip_class) * wire_efficiency(chip_class)
+
+
 def scale_up_wire(chip_class: ChipClass, chips: int) -> Wire:
     """Make the wire inside a node for so many chips that send at once."""
-    gbps = scale_up_gbytes_s(chip_class) * GBITS_PER_GBYTE * chips
+    gbps = scale_up_gbytes_s(chip_class) * GBITS_PER_GBYTE * chips * wire_efficiency(chip_class)
     return Wire(name=f"{chip_class.name} scale-up {gbps:.4g}G", gbps=gbps, one_way_ms=SCALE_UP_ONE_WAY_MS)
 
 

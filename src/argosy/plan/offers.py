@@ -13,7 +13,8 @@ from argosy.contracts.job import Job
 from argosy.plan.drafts import Draft, Group, refitted
 from argosy.plan.fit import choose_parts
 from argosy.plan.predict import Timed, time_draft
-from argosy.plan.search import Part, Search
+from argosy.plan.grid import Part
+from argosy.plan.search import Search
 
 TIMED_FULL, TIMED_OTHERS = 12, 4
 CLASSES_IN_ALL_SETS = 4
@@ -34,19 +35,19 @@ class Offer:
     @property
     def kind(self) -> object:
         """What makes two offers different choices: the classes, and which of them share a pipeline."""
-        return frozenset(frozenset(c.name for c, _ in g.template.layout.runs) for g in self.timed.draft.groups)
+        return frozenset(frozenset(r.chip_class.name for r in g.template.layout.runs) for g in self.timed.draft.groups)
 
 
 def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Progress) -> list[Offer]:
     """Time the most promising drafts of every set of classes."""
     offers = []
     choices = [parts for members in class_sets(classes) for parts in choose_parts(job, members)]
+    batch, chips_min = job.train.global_batch_size, job.chips.minimum
     for done, parts in enumerate(choices):
         progress(done, len(choices))
         limit = TIMED_FULL if len(parts) == len(classes) else TIMED_OTHERS
-        for estimate in search.estimates(parts, job.train.global_batch_size, limit):
-            if sum(estimate.draft.chips.values()) >= job.chips.minimum:
-                offers.append(Offer(timed=time_draft(estimate.draft), parts=parts))
+        found = search.estimates(parts, batch, limit, mix=limit == TIMED_FULL, chips_min=chips_min)
+        offers += [Offer(timed=time_draft(estimate.draft), parts=parts) for estimate in found]
     progress(len(choices), len(choices))
     return offers
 
@@ -81,8 +82,8 @@ def moved(draft: Draft, giver: int, taker: int) -> Draft:
     groups: list[Group] = []
     for index, group in enumerate(draft.groups):
         change = (index == taker) - (index == giver)
-        fewest = len(group.template.stages) if draft.schedule == "1f1b" else 1
-        if change and group.microbatches + change < fewest:
+        fewest = 1 if draft.schedule == "gpipe" else group.template.layout.depth
+        if change and (draft.schedule == "interleaved" or group.microbatches + change < fewest):
             return draft
         if change and group.count > 1:
             groups.append(replace(group, count=group.count - 1))

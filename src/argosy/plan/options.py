@@ -41,14 +41,18 @@ def options_for(
     valid_until_us: int | None = None,
     progress: Progress = lambda _done, _of: None,
     measured: Measured | None = None,
+    runnable: bool = True,
 ) -> Offering:
     """Offer a job every set of classes that is worth having, each with a ladder of sizes, largest first.
 
-    job_id: what the scheduler calls the job; else its name. measured: profiles, as for `plan_job`. Raises
-    NeverFitsError when nothing fits, BadInputError for chips that the fleet does not have.
+    job_id: what the scheduler calls the job; else its name. measured: profiles, as for `plan_job`. runnable:
+    only plans that Argosy's own trainer runs, which is what starts them. Raises NeverFitsError when nothing fits,
+    BadInputError for chips that the fleet does not have.
     """
     ladders: dict[tuple[str, ...], dict[tuple[int, ...], Plan]] = {}
-    plans = sized_plans(job, shape, classes, long_links, fleet=fleet, progress=progress, measured=measured)
+    plans = sized_plans(
+        job, shape, classes, long_links, fleet=fleet, progress=progress, measured=measured, runnable=runnable
+    )
     for plan in plans:
         used = nodes_used(plan, classes)
         sizes = ladders.setdefault(tuple(used), {})

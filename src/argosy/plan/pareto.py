@@ -4,7 +4,7 @@ Gathers, compares and words them. Must not prefer one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
@@ -20,7 +20,8 @@ UNKNOWN = float("inf")
 class Figures:
     """What plans are compared by; of all but tokens_per_second less is better. None where a price or power is unknown.
 
-    gap: how far the step may be from the least that these chips allow; None where no bound is known.
+    gap: how far the step may be from the least that these chips allow; None where no bound is known. chips_by_class:
+    how many of each; by their sum alone plans are compared.
     """
 
     tokens_per_second: float
@@ -28,6 +29,7 @@ class Figures:
     power_kw: float | None
     chips: int
     gap: float | None = None
+    chips_by_class: dict[str, int] = field(default_factory=dict)
 
     def beats(self, other: "Figures") -> bool:
         """Tell whether this is no worse in anything and better in something; what is unknown beats nothing."""
@@ -83,6 +85,7 @@ def figures_of(plan: Plan) -> Figures:
         power_kw=told.power_kw,
         chips=sum(plan_chips(plan).values()),
         gap=told.gap,
+        chips_by_class=plan_chips(plan),
     )
 
 

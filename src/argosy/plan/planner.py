@@ -12,7 +12,7 @@ from argosy.model.shape import ModelShape
 from argosy.plan.bound import plan_of
 from argosy.plan.fit import never_fits, usable_classes
 from argosy.plan.offers import Offer, Progress, gather, polished
-from argosy.plan.question import Measured, make_search
+from argosy.plan.question import Form, Measured, make_search
 
 ALTERNATIVES_MAX = 6
 MISSING_SHOWN = 5
@@ -28,16 +28,22 @@ def plan_job(
     seconds_left: float | None = None,
     progress: Progress = lambda _done, _of: None,
     measured: Measured | None = None,
+    runnable: bool = False,
+    form: Form | None = None,
 ) -> tuple[Plan, ...]:
     """Plan a job; the first plan is the chosen one, the others are the best of other choices.
 
     seconds_left: until the objective's deadline, for this room knows no clock. progress: told how far the search is;
-    what it raises ends the search. measured: profiles; a chip that has one is planned by it alone. Raises
-    NeverFitsError when nothing fits, and BadInputError for chips that the fleet does not have.
+    what it raises ends the search. measured: profiles; a chip that has one is planned by it alone. runnable: only
+    plans that Argosy's own trainer runs; form: only plans that another framework runs. Raises NeverFitsError when
+    nothing fits, and BadInputError for chips that the fleet does not have.
     """
     usable, refusals = usable_classes(job, classes)
-    search = make_search(job, shape, long_links, fleet, measured)
+    search = make_search(job, shape, long_links, fleet, measured, runnable=runnable, form=form)
     offers = gather(search, job, usable, progress)
+    if not offers:
+        search.crowded = True
+        offers = gather(search, job, usable, progress)
     if not offers:
         missing = list(search.base.setting.missing)[:MISSING_SHOWN]
         raise never_fits(search, job, usable, [*refusals, *missing])

@@ -5,6 +5,7 @@ Reads times off the timeline and sets them beside the bound. Must not choose.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import mul
 
 from argosy.contracts.plan import Exchange, Holdup, Plan, Prediction
 from argosy.model.flops import model_flops_utilization
@@ -22,13 +23,14 @@ HOLDUP_SHARE_MIN = 0.001
 class Timed:
     """A draft with its timeline.
 
-    tokens: of one step. dollars_per_hour: of the chips in use; None where a price is unknown.
+    tokens: of one step. dollars_per_hour, power_kw: of the chips in use; None where a price or rated power is unknown.
     """
 
     draft: Draft
     timeline: Timeline
     tokens: int
     dollars_per_hour: float | None
+    power_kw: float | None
 
     @property
     def tokens_per_second(self) -> float:
@@ -54,28 +56,24 @@ class Bound:
 def time_draft(draft: Draft) -> Timed:
     """Time a draft by its sketch."""
     plan = sketch(draft)
-    sequences = sum(g.count * g.microbatches * g.template.layout.microbatch_size for g in draft.groups)
     return Timed(
         draft=draft,
         timeline=steady(plan),
-        tokens=sequences * draft.setting.sequence_length,
-        dollars_per_hour=dollars_per_hour(draft),
+        tokens=draft.sequences * draft.setting.sequence_length,
+        dollars_per_hour=summed(draft, [c.chip.price_per_hour for c in draft.classes.values()]),
+        power_kw=summed(draft, [c.chip.tdp_w and c.chip.tdp_w / 1e3 for c in draft.classes.values()]),
     )
 
 
-def dollars_per_hour(draft: Draft) -> float | None:
-    """Sum the prices of the chips in use; None where one is unknown."""
-    total = 0.0
-    for name, chips in draft.chips.items():
-        price = draft.classes[name].chip.price_per_hour
-        if price is None:
-            return None
-        total += price * chips
-    return total
+def summed(draft: Draft, values: Sequence[float | None]) -> float | None:
+    """Sum over the chips in use a value that each class's chips have; None where one is unknown."""
+    known = [value for value in values if value is not None]
+    chips = [draft.chips[name] for name in draft.classes]
+    return sum(map(mul, known, chips)) if len(known) == len(chips) else None
 
 
-def predicted(timed: Timed, bound: Bound) -> Plan:
-    """Make the whole plan of a timed draft, with its prediction."""
+def predicted(timed: Timed, bound: Bound, least_ms: float = 0.0) -> Plan:
+    """Make the whole plan of a timed draft, with its prediction. least_ms: that no step is shorter than; 0: unknown."""
     draft, timeline = timed.draft, timed.timeline
     plan = sketch(draft)
     share, hidden = exchange_shares(plan, timeline.step_ms)
@@ -92,6 +90,9 @@ def predicted(timed: Timed, bound: Bound) -> Plan:
         bound_name=bound.name,
         efficiency=timed.tokens_per_second / bound.tokens_per_second,
         cost_per_trillion_tokens=timed.cost,
+        power_kw=timed.power_kw,
+        memory_gb=max(stage.memory_gb for replica in plan.replicas for stage in replica.stages),
+        gap=timeline.step_ms / least_ms - 1 if least_ms > 0 else None,
         exchange_share=share,
         exchange_hidden=hidden,
         holdups=holdups(timed, plan),
@@ -152,9 +153,10 @@ def holdups(timed: Timed, plan: Plan) -> tuple[Holdup, ...]:
     total = sum(chips * peaks[name] for name, chips in draft.chips.items())
     idle = dict.fromkeys(draft.classes, 0.0)
     for group, busy in zip(draft.groups, timed.timeline.busy, strict=True):
-        for place, share in zip(group.template.layout.places, busy, strict=True):
-            weight = group.count * group.template.layout.tp * peaks[place.name] / total
-            idle[place.name] += weight * max(0.0, 1 - share - exposed)
+        layout = group.template.layout
+        for run, share in zip(layout.places, busy, strict=True):
+            weight = group.count * layout.width(run) * peaks[run.chip_class.name] / total
+            idle[run.chip_class.name] += weight * max(0.0, 1 - share - exposed)
     found |= {f"bubble on {name}": share for name, share in idle.items()}
     kept = [Holdup(what=what, share=share) for what, share in found.items() if share >= HOLDUP_SHARE_MIN]
     return tuple(sorted(kept, key=lambda holdup: -holdup.share))

@@ -9,15 +9,30 @@ from argosy.contracts.fleet import LongLink
 from argosy.contracts.job import Job
 from argosy.model.shape import ModelShape
 from argosy.plan.drafts import Draft
+from argosy.plan.forms import Form as Form
+from argosy.plan.grid import Freedom
 from argosy.plan.measured import Measured as Measured
-from argosy.plan.search import MICROBATCH_SIZES, RECOMPUTES, Search
+from argosy.plan.search import MICROBATCH_SIZES, Search
 from argosy.plan.setting import Setting
+
+RECOMPUTES, TRAINER_RECOMPUTES = ("none", "selective", "full"), ("none", "full")
 
 
 def make_search(
-    job: Job, shape: ModelShape, long_links: Sequence[LongLink], fleet: str, measured: Measured | None = None
+    job: Job,
+    shape: ModelShape,
+    long_links: Sequence[LongLink],
+    fleet: str,
+    measured: Measured | None = None,
+    *,
+    runnable: bool = False,
+    form: Form | None = None,
 ) -> Search:
-    """Make the search for a job's plans. measured: profiles, which go before the roofline."""
+    """Make the search for a job's plans.
+
+    measured: profiles, which go before the roofline. runnable: only plans that Argosy's own trainer runs.
+    form: only plans that another framework runs.
+    """
     train = job.train
     base = Draft(
         setting=Setting(shape, train.sequence_length, train.precision, measured=measured),
@@ -28,5 +43,11 @@ def make_search(
         zero_stage=0,
         links=tuple(long_links),
     )
-    sizes = [train.microbatch_size] if train.microbatch_size else MICROBATCH_SIZES
-    return Search(base, sizes, [train.recompute] if train.recompute else RECOMPUTES)
+    freedom = Freedom(
+        sizes=(train.microbatch_size,) if train.microbatch_size else MICROBATCH_SIZES,
+        recomputes=(train.recompute,) if train.recompute else TRAINER_RECOMPUTES if runnable else RECOMPUTES,
+        runnable=runnable,
+        form=form,
+        batch=train.global_batch_size,
+    )
+    return Search(base, freedom, train.global_batch_size)

@@ -75,8 +75,8 @@ def work_of(shape: ModelShape, unit: int, numerics: Numerics, split: Split, *, f
     flops = sum(2 * weight.active_parameters / min(split.tp, weight.parts) for weight in weights)
     attention = attention_flops_per_token(shape, unit, split.sequence_length, "half" if fused else "full") / split.tp
     forward, backward = _moved(shape, unit, split)
-    layer = 0 <= unit < shape.num_layers
-    scores = 0 if fused or not layer else split.tokens * split.sequence_length * shape.num_heads / split.tp
+    layers = 1 if 0 <= unit < shape.num_layers else shape.mtp_modules * (unit > 0)
+    scores = 0 if fused else layers * split.tokens * split.sequence_length * shape.num_heads / split.tp
     wide = numerics.compute_bytes / 2
     return Work(
         products=len(weights),
@@ -103,8 +103,14 @@ def _moved(shape: ModelShape, unit: int, split: Split) -> tuple[float, float]:
         looked_up = 4.0 * split.tokens * shape.hidden_size / share
         return looked_up, 2 * looked_up
     if unit == shape.num_layers:
-        logits = split.tokens * shape.vocab_size / split.tp
-        return LOGIT_FORWARD_BYTES * logits, LOGIT_BACKWARD_BYTES * logits
+        logits = split.tokens * shape.vocab_size / split.tp * (1 + shape.mtp_modules)
+        forward, backward = _layer_moved(shape, unit - 1, split, share) if shape.mtp_modules else (0.0, 0.0)
+        modules = shape.mtp_modules
+        return LOGIT_FORWARD_BYTES * logits + modules * forward, LOGIT_BACKWARD_BYTES * logits + modules * backward
+    return _layer_moved(shape, unit, split, share)
+
+
+def _layer_moved(shape: ModelShape, unit: int, split: Split, share: int) -> tuple[float, float]:
     experts = shape.experts if shape.has_experts(unit) else None
     width = experts.per_token * experts.intermediate_size + experts.shared_size if experts else shape.intermediate_size
     # A token's copies are gathered for its experts and summed up again, each read and written.

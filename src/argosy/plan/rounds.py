@@ -148,17 +148,23 @@ def skip(
     last: Floats,
 ) -> None:
     """Let all stand so many pieces of work, micro-batches and so much time later."""
-    window = inbox.shape[2]
-    clocks += time_ms
-    free += time_ms
-    last += time_ms
-    done += pieces
-    sent += microbatches
+    places, stages, window = len(clocks), len(last), inbox.shape[2]
+    before = np.empty(window)
+    for place in range(places):
+        clocks[place] += time_ms
+        for kind in range(3):
+            done[kind, place] += pieces
     for direction in range(2):
-        for stage in range(inbox.shape[1]):
-            before = inbox[direction, stage].copy()
+        for place in range(places):
+            free[direction, place] += time_ms
+        for stage in range(stages):
+            sent[direction, stage] += microbatches
             for index in range(window):
-                inbox[direction, stage, (index + microbatches) % window] = before[index] + time_ms
+                before[index] = inbox[direction, stage, index] + time_ms
+            for index in range(window):
+                inbox[direction, stage, (index + microbatches) % window] = before[index]
+    for stage in range(stages):
+        last[stage] += time_ms
 
 
 @compiled
@@ -172,19 +178,20 @@ def through(
     """
     places, virtual, total = sizes
     stages = places * virtual
-    window = min(total // virtual, order[:, 0].max() + 2)
-    clocks, last = begins_ms.copy(), np.zeros(stages)
+    clocks, last, free = np.empty(places), np.zeros(stages), np.zeros((2, places))
     done, sent = np.zeros((3, places), np.int64), np.zeros((2, stages), np.int64)
-    free, inbox = np.zeros((2, places)), np.zeros((2, stages, window))
     pieces, group = (1, 1) if virtual == 1 else (places * virtual, places)
-    full = 0
+    window, head = 2, 0
     for place in range(places):
-        head = order[place, 0] + place
-        full = (total - head) // pieces if place == 0 else min(full, (total - head) // pieces)
-    anchor, now = np.zeros(3 * places + 2 * stages * window), np.zeros(3 * places + 2 * stages * window)
+        clocks[place] = begins_ms[place]
+        window = max(window, order[place, 0] + 2)
+        head = max(head, order[place, 0] + place)
+    window, full = min(window, total // virtual), (total - head) // pieces
+    inbox = np.zeros((2, stages, window))
+    anchor, now = np.empty(3 * places + 2 * stages * window), np.empty(3 * places + 2 * stages * window)
     round_, since, patience = 0, 0, 1
     searching = True
-    advance(sizes, order, times, clocks, done, sent, free, inbox, last, 0)
+    advance(sizes, order, times, clocks, done, sent, free, inbox, last, round_ * pieces)
     stand(clocks, sent, free, inbox, anchor)
     while round_ < full:
         round_, since = round_ + 1, since + 1
@@ -199,7 +206,7 @@ def through(
             round_ += skipped
             searching = False  # less than a period is left
         elif since >= patience:
-            anchor[:count] = now[:count]
+            anchor, now = now, anchor
             since, patience = 0, 2 * patience
     advance(sizes, order, times, clocks, done, sent, free, inbox, last, total)
     return clocks, last

@@ -1,6 +1,7 @@
 """Deal a global batch's micro-batches to replicas so that the last one finishes as early as possible.
 
-Exact for replicas whose time is fill + (micro-batches - 1) x pace. Must not know why a replica is fast.
+Exact for replicas whose time is fill + (micro-batches - 1) x pace and whose rounds are of like size. Must not know why a
+replica is fast.
 """
 
 import math
@@ -8,19 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 BISECTIONS = 200  # halvings of an interval of floats: far more than its bits
+ROUNDING = 1e-9  # of a micro-batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """Like replicas. pace_ms: time from one micro-batch to the next. fill_ms: time of the first, through all stages.
 
-    count: how many there are. at_most: micro-batches that one may take.
+    count: how many there are. sequences: of one micro-batch. Of micro-batches one replica takes none, or from at_least
+    to at_most, in a multiple.
     """
 
     pace_ms: float
     fill_ms: float
     count: int
+    sequences: int = 1
+    at_least: int = 1
     at_most: int = 1_000_000_000
+    multiple: int = 1
 
     def finish_ms(self, microbatches: int) -> float:
         """Tell when a replica has finished so many micro-batches."""
@@ -31,43 +37,65 @@ class Kind:
         if time_ms < self.fill_ms:
             return 0
         if self.pace_ms <= 0:
-            return self.at_most
-        return min(self.at_most, math.floor((time_ms - self.fill_ms) / self.pace_ms + 1e-9) + 1)
+            done = self.at_most
+        else:
+            done = min(self.at_most, math.floor((time_ms - self.fill_ms) / self.pace_ms + ROUNDING) + 1)
+        done -= done % self.multiple
+        return done if done >= self.at_least else 0
 
 
-def deal(kinds: Sequence[Kind], microbatches: int) -> tuple[tuple[tuple[int, int], ...], ...] | None:
-    """Deal micro-batches; answers for each kind (micro-batches, how many replicas take so many), most first.
+def deal(kinds: Sequence[Kind], batch: int) -> tuple[tuple[tuple[int, int], ...], ...] | None:
+    """Deal a batch of sequences; answers for each kind (micro-batches, how many replicas take so many), most first.
 
-    Replicas that would only slow the rest down get none and are left out. None if at_most forbids it.
+    Replicas that would only slow the rest down get none and are left out. None if the kinds' limits forbid it, or if
+    their rounds don't add up to the batch.
 
     >>> deal([Kind(pace_ms=1, fill_ms=1, count=1), Kind(pace_ms=3, fill_ms=3, count=1)], 8)
     (((6, 1),), ((2, 1),))
     """
-    if sum(kind.count * kind.at_most for kind in kinds) < microbatches:
+    if sum(kind.count * kind.at_most * kind.sequences for kind in kinds) < batch:
         return None
-    time_ms = least_time(kinds, microbatches)
+    time_ms = least_time(kinds, batch)
     takes = [kind.finished(time_ms) for kind in kinds]
-    surplus = sum(take * kind.count for take, kind in zip(takes, kinds, strict=True)) - microbatches
-    dealt: dict[int, tuple[tuple[int, int], ...]] = {}
-    # At the least time more may be done than asked for; those who would finish last take one fewer.
-    for index in sorted(range(len(kinds)), key=lambda i: -kinds[i].finish_ms(takes[i])):
-        take, count = takes[index], kinds[index].count
-        fewer = min(surplus, count) if take else 0
-        surplus -= fewer
-        dealt[index] = tuple((m, n) for m, n in ((take, count - fewer), (take - 1, fewer)) if m > 0 and n > 0)
-    return tuple(dealt[index] for index in range(len(kinds)))
+    surplus = sum(t * kind.count * kind.sequences for t, kind in zip(takes, kinds, strict=True)) - batch
+    rows = [((take, kind.count),) for take, kind in zip(takes, kinds, strict=True)]
+    # At the least time more may be done than asked for; of large rounds first, those who would finish last take fewer.
+    order = sorted(range(len(kinds)), key=lambda i: (-kinds[i].sequences, -kinds[i].finish_ms(takes[i])))
+    for index in order:
+        rows[index], surplus = lightened(kinds[index], takes[index], surplus)
+    if surplus:
+        return None
+    return tuple(tuple((m, n) for m, n in row if m > 0 and n > 0) for row in rows)
 
 
-def least_time(kinds: Sequence[Kind], microbatches: int) -> float:
-    """Find the least time in which all replicas together finish so many micro-batches."""
+def lightened(kind: Kind, take: int, surplus: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Take micro-batches from replicas of a kind, evenly, as far as they go into a surplus of sequences.
+
+    Answers (micro-batches, replicas) and what is left of the surplus. Replicas that would get too few to run go without.
+    """
+    if not take:
+        return (), surplus
+    idle = 0
+    if take < kind.at_least + kind.multiple:
+        idle = min(kind.count, surplus // (take * kind.sequences))
+        surplus -= idle * take * kind.sequences
+    count, step = kind.count - idle, kind.multiple * kind.sequences
+    rounds = min(surplus // step, count * ((take - kind.at_least) // kind.multiple))
+    each, more = divmod(rounds, count) if count else (0, 0)
+    less = take - each * kind.multiple
+    return ((less, count - more), (less - kind.multiple, more)), surplus - rounds * step
+
+
+def least_time(kinds: Sequence[Kind], batch: int) -> float:
+    """Find the least time in which all replicas together finish so many sequences."""
     low, high = 0.0, 1.0
-    while sum(kind.count * kind.finished(high) for kind in kinds) < microbatches:
+    while sum(kind.count * kind.sequences * kind.finished(high) for kind in kinds) < batch:
         low, high = high, high * 2
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        if sum(kind.count * kind.finished(middle) for kind in kinds) >= microbatches:
+        if sum(kind.count * kind.sequences * kind.finished(middle) for kind in kinds) >= batch:
             high = middle
         else:
             low = middle

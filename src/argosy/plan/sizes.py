@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from argosy.contracts.errors import NeverFitsError
 from argosy.contracts.fleet import ChipClass, LongLink
@@ -34,14 +35,16 @@ def sized_plans(
     fleet: str = "",
     progress: Progress = lambda _done, _of: None,
     measured: Measured | None = None,
+    runnable: bool = False,
 ) -> list[Plan]:
     """Plan a job for every size of every set of classes worth trying; each plan is the fastest found for its nodes.
 
     A set is given fewer and fewer nodes until nothing fits. The job's chips.min and max and its power cap hold, the
-    rest of its objective does not. measured: profiles, as for `plan_job`. Raises what that does when nothing fits.
+    rest of its objective does not. measured, runnable: as for `plan_job`. Raises what that does when nothing fits.
     """
     wanted = replace(job, objective=Objective(power_kw=job.objective.power_kw))
-    found = list(plan_job(wanted, shape, classes, long_links, fleet=fleet, measured=measured))
+    ask = partial(plan_job, shape=shape, long_links=long_links, fleet=fleet, measured=measured, runnable=runnable)
+    found = list(ask(wanted, classes=classes))
     allowed = [c for c in classes if not job.chips.allow or c.chip.name in job.chips.allow]
     # The names allowed were checked above; of a part of the fleet some would be unknown.
     wanted = replace(wanted, chips=replace(job.chips, allow=()))
@@ -54,7 +57,7 @@ def sized_plans(
             if sum(c.chips for c in members) < job.chips.minimum:
                 break
             try:
-                found += plan_job(wanted, shape, members, long_links, fleet=fleet, measured=measured)
+                found += ask(wanted, classes=members)
             except NeverFitsError:
                 break
     progress(count, count)

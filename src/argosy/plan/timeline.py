@@ -173,16 +173,19 @@ class Rules:
 
     def passes(self, begins: Sequence[tuple[float, ...]]) -> list[Passage]:
         """Run forwards and backwards of every replica; equal replicas that begin alike are run once."""
-        known: dict[tuple[object, ...], Passage] = {}
-        pipelines = {id(replica): pipeline_of(self.plan, replica) for replica in self.plan.replicas}
+        alike: dict[tuple[object, ...], Passage] = {}
+        same: dict[tuple[object, ...], Passage] = {}
         result = []
         for index, (replica, begin) in enumerate(zip(self.plan.replicas, begins, strict=True)):
             run = walk if index in self.listed else passage
-            pipeline = pipelines[id(replica)]
-            key = (run, pipeline, begin)
-            if key not in known:
-                known[key] = run(pipeline, begin)
-            result.append(known[key])
+            # Like replicas are mostly one object, which is found faster than an equal one.
+            key = (run, id(replica), begin)
+            if key not in same:
+                pipeline = pipeline_of(self.plan, replica)
+                if (run, pipeline, begin) not in alike:
+                    alike[run, pipeline, begin] = run(pipeline, begin)
+                same[key] = alike[run, pipeline, begin]
+            result.append(same[key])
         return result
 
     def exchanges(self, passes: Sequence[Passage]) -> list[Moved]:

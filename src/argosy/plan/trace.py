@@ -57,7 +57,7 @@ def timeline_rows(plan: Plan, timeline: Timeline) -> tuple[Row, ...]:
         places = len(plan.places(plan.replicas[op.replica]))
         spans.setdefault((op.replica, op.stage % places), []).append(op_span(plan, op, places))
     rows = [
-        Row(group=f"replica {r}", label=stage_label(plan, r, place), spans=tuple(spans.get((r, place), ())))
+        Row(group=f"replica {r}", label=place_label(plan, r, place), spans=tuple(spans.get((r, place), ())))
         for r in shown_replicas(plan)
         for place in range(len(plan.places(plan.replicas[r])))
     ]
@@ -106,14 +106,20 @@ def excerpt(rows: Sequence[Row], spans_max: int) -> tuple[tuple[Row, ...], float
     return tuple(replace(row, spans=tuple(s for s in row.spans if s.start_ms < end_ms)) for row in rows), end_ms
 
 
+def place_label(plan: Plan, replica: int, place: int) -> str:
+    """Name a place: replica, place, chips, and the layers of all its stages."""
+    return label(replica, place, plan.stages_at(plan.replicas[replica], place))
+
+
 def stage_label(plan: Plan, replica: int, stage: int) -> str:
-    """Name a place, or a stage of it: replica, stage, chips, and the layers of all virtual stages of the place."""
-    whole = plan.replicas[replica]
-    held = whole.stages[stage]
-    chips = f" x{held.width}" if held.width > 1 else ""
-    places = len(plan.places(whole))
-    parts = plan.stages_at(whole, stage) if stage < places else (held,)
-    return f"{replica}.{stage} {held.chip_class}{chips}, layers {', '.join(map(layers_text, parts))}"
+    """Name a stage: replica, stage, chips and layers."""
+    return label(replica, stage, plan.replicas[replica].stages[stage : stage + 1])
+
+
+def label(replica: int, index: int, stages: Sequence[Stage]) -> str:
+    """Name what some stages of one place are on and hold."""
+    chips = f" x{stages[0].width}" if stages[0].width > 1 else ""
+    return f"{replica}.{index} {stages[0].chip_class}{chips}, layers {', '.join(map(layers_text, stages))}"
 
 
 def layers_text(stage: Stage) -> str:

@@ -48,15 +48,10 @@ def pipeline_of(plan: Plan, replica: Replica) -> Pipeline:
     """See a replica as a pipeline."""
     wires = {wire.name: wire for wire in plan.wires}
     found = [wires.get(send.wire) or find_wire(plan.wires, send.wire) for send in replica.sends]
-    apart = plan.schedule == "zero-bubble"
-    works = []
-    for stage in replica.stages:
-        weight_ms = stage.backward_ms * stage.weight_share if apart else 0.0
-        works.append((stage.forward_ms, stage.backward_ms - weight_ms, weight_ms))
     return Pipeline(
         schedule=plan.schedule,
         microbatches=replica.microbatches,
-        works_ms=tuple(works),
+        works_ms=tuple(plan.parts_ms(stage) for stage in replica.stages),
         posts_ms=tuple(
             (send_ms(wire, send.payload_bytes), wire.one_way_ms)
             for wire, send in zip(found, replica.sends, strict=True)

@@ -11,7 +11,7 @@ from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
 
 __all__ = ["Agent", "Beat", "Message", "Stamp"]
 
-BEAT_US = 5 * SECOND_US
+BEAT_US = 8 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)

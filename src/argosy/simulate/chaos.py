@@ -12,7 +12,7 @@ from argosy.contracts.policy import Window
 from argosy.simulate.server import Server
 from argosy.simulate.world import SECOND_US, Network, World
 
-GAP_S = 12
+GAP_S = 8
 REMEDIES = ("restart_in_place", "cordon_replace", "retry", "cordon_replace", "fix_user_code")
 
 

@@ -7,12 +7,13 @@ from argosy.contracts.command import RunPass
 from argosy.contracts.event import AttemptEnded, IncidentFound, PassDue
 from argosy.control import log
 from argosy.control.change import AttemptBegan, AttemptRegrouped, Record, Refused
-from argosy.control.explain import explain
+from argosy.control.explain import explain, noted_of
 from argosy.control.validate import problems
 from argosy.simulate.server import Server
 
-CHECK_EVERY = 8
-REPLAY_EVERY = 250
+CHECK_EVERY = 16
+REPLAY_EVERY = 500
+EXPLAIN_EVERY = 8
 
 
 class Rules:
@@ -22,6 +23,7 @@ class Rules:
         self.server = server
         self.broken: list[str] = []
         self._acted: set[str] = set()
+        self._passes = 0
         server.after_event = self.check
 
     def is_broken(self) -> bool:
@@ -31,7 +33,7 @@ class Rules:
     def is_over(self) -> bool:
         """Say whether every job has ended and every node is free."""
         state = self.server.state
-        return self.server.up and all(job.state == "ended" for job in state.jobs.values()) and not state.attempts
+        return self.server.up and not state.waiting and not state.attempts
 
     def check(self, record: Record) -> None:
         """Check the state every few events, reasons after every pass, and agents always."""
@@ -68,13 +70,19 @@ class Rules:
             self._acted.add(evidence)
 
     def _check_reasons(self, again: bool) -> None:
-        """Check that the pass has a reason and a sentence for every job that waits, or that another pass is due."""
+        """Check that the pass noted a reason for every job that waits, or that another pass is due.
+
+        Like jobs have one reason; it is put into words for some queues after each pass, for others after the next.
+        """
         state = self.server.state
-        for job in state.jobs.values():
-            if job.state in ("waiting", "reserved"):
-                why = explain(state, job.id)
-                if why is None or (why.code == "NEXT_PASS" and not again) or not why.text:
-                    self.broken.append(f"{job.id} waits and the pass does not say why")
+        self._passes += 1
+        for group, members in state.waiting.items():
+            said = again or noted_of(state, state.jobs[members[0][2]]) is not None
+            if said and (self._passes + group[0]) % EXPLAIN_EVERY == 0:
+                why = explain(state, members[-1][2])
+                said = why is not None and why.text != "" and (again or why.code != "NEXT_PASS")
+            if not said:
+                self.broken.append(f"{members[0][2]} waits and the pass does not say why")
 
     def _check_replay(self) -> None:
         """Rebuild the state from the log and compare it byte for byte; decide anew and compare the records."""

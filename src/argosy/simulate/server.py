@@ -24,7 +24,8 @@ from argosy.control.state import AttemptState, State
 from argosy.simulate.agents import Agent, Beat, Message, Stamp
 from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
 
-DOWN_AFTER_US = 16 * SECOND_US
+DOWN_AFTER_US = 26 * SECOND_US
+WATCH_US = 2 * SECOND_US
 PASS_DELAY_US = 100 * MILLISECOND_US
 COMPACT_AFTER = 120
 
@@ -42,23 +43,26 @@ class Server:
         self.broken: list[str] = []
         self.events = 0
         self.after_event: Callable[[log.Record], None] = lambda _record: None
-        self._pass_asked = False
+        self._pass_asked = self._void = False
         self._boots: dict[str, int] = {}
         self._heard_us: dict[str, int] = {}
         self._last: dict[str, Beat] = {}
         self._session = 0
-        world.after(SECOND_US, self._watch)
+        world.after(WATCH_US, self._watch)
 
     def send(self, kind: Any, **fields: Any) -> bool:
         """Append one event and do what the core says; False when the log could not be written."""
-        if not self.up:
+        if not self.up or (self.disk_full and self._void):
             return False
         event = kind(seq=self.state.seq + 1, now_us=self.world.now_us, term=self.term, **fields)
         record = core.step(self.state, event)
         if self.disk_full:
-            # What was not written did not happen: the state in memory is void.
+            # What was not written did not happen: the state in memory is void. Until the log takes lines again there
+            # is no use in deciding more.
             self._rebuild()
+            self._void = True
             return False
+        self._void = False
         self.lines.append(log.write_record(record))
         self.events += 1
         if len(self.lines) >= COMPACT_AFTER:
@@ -232,7 +236,7 @@ class Server:
 
     def _watch(self) -> None:
         """See nodes go down that have been silent too long."""
-        self.world.after(SECOND_US, self._watch)
+        self.world.after(WATCH_US, self._watch)
         if not self.up:
             return
         for name, heard_us in list(self._heard_us.items()):

@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from argosy.contracts.event import FleetDescribed, JobSubmitted, PolicyChanged
 from argosy.contracts.option import Option
@@ -15,6 +16,8 @@ from argosy.simulate.wishes import LEASE_S, nodes, policy, pools, wish
 from argosy.simulate.world import SECOND_US, Network, World
 
 CALM_S = 7_200
+TROUBLE_S_MAX = 36_000
+ARRIVAL_GAP_S = (24, 44)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +32,8 @@ class Life:
     state: bytes
 
 
-def live(seed: int, jobs: int = 95, hours: float = 0.6) -> Life:
-    """Run one life: a troubled time, then calm until every job has ended."""
+def live(seed: int, events: int = 1_950) -> Life:
+    """Run one life: trouble until so many events have passed, then calm until every job has ended."""
     world = World(seed)
     network = Network(world)
     wishes: dict[str, tuple[Option, ...]] = {}
@@ -41,14 +44,13 @@ def live(seed: int, jobs: int = 95, hours: float = 0.6) -> Life:
     server.send(FleetDescribed, pools=pools(), nodes=nodes())
     for node in nodes():
         server.agents[node.name] = Agent(world, network, node.name, server.hear, round(LEASE_S * SECOND_US))
-    troubled_us = round(hours * 3600) * SECOND_US
-    for _ in range(jobs):
-        world.at(world.dice.below(troubled_us), lambda: _submit(world, server, wishes))
     chaos = Chaos(world, network, server)
-    world.run(troubled_us, rules.is_broken)
+    gap_s = world.dice.between(*ARRIVAL_GAP_S)
+    _submit_more(world, server, wishes, chaos, gap_s)
+    world.run(TROUBLE_S_MAX * SECOND_US, lambda: rules.is_broken() or server.events >= events)
     chaos.on = False
     _heal(world, network, server, chaos)
-    world.run(troubled_us + CALM_S * SECOND_US, lambda: rules.is_broken() or rules.is_over())
+    world.run(world.now_us + CALM_S * SECOND_US, lambda: rules.is_broken() or rules.is_over())
     rules.at_the_end()
     ended = sum(job.state == "ended" for job in server.state.jobs.values())
     return Life(
@@ -59,6 +61,13 @@ def live(seed: int, jobs: int = 95, hours: float = 0.6) -> Life:
         ended=ended,
         state=server.snapshot + b"".join(server.lines),
     )
+
+
+def _submit_more(world: World, server: Server, wishes: dict[str, tuple[Option, ...]], chaos: Chaos, gap_s: int) -> None:
+    """Hand in one job after another while there is trouble, with such a gap on average."""
+    if chaos.on:
+        _submit(world, server, wishes)
+        world.after(world.dice.below(2 * gap_s * SECOND_US), partial(_submit_more, world, server, wishes, chaos, gap_s))
 
 
 def _submit(world: World, server: Server, wishes: dict[str, tuple[Option, ...]]) -> None:

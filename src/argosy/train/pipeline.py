@@ -11,8 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed import ProcessGroup
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
-from torch.distributed.pipelining.schedules import PipelineScheduleSingle
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti, PipelineScheduleSingle
 
 from argosy.comm.clock import Clock
 from argosy.comm.groups import Seat
@@ -20,7 +26,12 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.train.decoder import StageModel
 
-_SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
+_OF_ONE_STAGE: dict[str, type[PipelineScheduleSingle]] = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
+# With one stage a rank torch's interleaved zero-bubble is ZB-H1.
+_OF_SEVERAL: dict[str, type[PipelineScheduleMulti]] = {
+    "interleaved": ScheduleInterleaved1F1B,
+    "zero-bubble": ScheduleInterleavedZeroBubble,
+}
 
 
 class ClockedStage(PipelineStage):
@@ -40,6 +51,12 @@ class ClockedStage(PipelineStage):
         self.clock.begin("B", self.stage_index, bwd_chunk_id, last=bool(kwargs.get("last_backward", False)))
         super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
         self.clock.end("B", self.stage_index, bwd_chunk_id)
+
+    def backward_weight_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> None:
+        """Make the weights' gradients of one micro-batch, where the schedule runs them apart."""
+        self.clock.begin("W", self.stage_index, bwd_chunk_id, last=bool(kwargs.get("last_backward", False)))
+        super().backward_weight_one_chunk(bwd_chunk_id, *args, **kwargs)
+        self.clock.end("W", self.stage_index, bwd_chunk_id)
 
 
 class Pipeline:
@@ -80,11 +97,11 @@ class Pipeline:
             stage.clock = clock
             stages.append(stage)
         how: dict[str, Any] = {"loss_fn": self._loss, "scale_grads": False}
-        self._schedule: PipelineScheduleSingle | ScheduleInterleaved1F1B
-        if plan.schedule == "interleaved":
-            self._schedule = ScheduleInterleaved1F1B(list(stages), self.replica.microbatches, **how)
+        self._schedule: PipelineScheduleSingle | PipelineScheduleMulti
+        if plan.schedule in _OF_SEVERAL:
+            self._schedule = _OF_SEVERAL[plan.schedule](list(stages), self.replica.microbatches, **how)
         else:
-            self._schedule = _SCHEDULES[plan.schedule](stages[0], self.replica.microbatches, **how)
+            self._schedule = _OF_ONE_STAGE[plan.schedule](stages[0], self.replica.microbatches, **how)
 
     def run(self, rows: Tensor | None) -> Tensor:
         """Run a step on this replica's rows [sequences, S + 1]; ranks in the middle need none.

@@ -1,17 +1,21 @@
 """Times the trainer's own layers on this machine's device, one unit of the model at a time.
 
 What runs is what a rank runs: the stage's module forward and backward with gradients that add up, the loss behind the
-head, AdamW as the trainer calls it. Exchanges are left out, so there is one rank to a stage. Knows nothing of plans.
+head, AdamW as the trainer calls it; split over a TP group where that is asked for. Knows nothing of plans.
 """
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from multiprocessing import get_context
+from pathlib import Path
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -20,16 +24,19 @@ from argosy.contracts.profile import ProfileEntry
 from argosy.model.describe import describe_unit
 from argosy.model.shape import ModelShape, trainer_refusal
 from argosy.train.decoder import StageModel
+from argosy.train.place import backend_of
 from argosy.train.stage import DTYPES
+from argosy.train.tensor_parallel import check_divides, local_tensor, parallelize
 
 # So many like layers are run one after another, so that none finds its weights in a cache that a real stage would miss.
 STACK_MAX = 4
+PEER_TIMEOUT = timedelta(minutes=10)
 WARMUPS, RUNS_MIN, RUNS_MAX = 2, 5, 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What to measure. device: torch's name. threads: of one rank, 0 leaves torch's own choice.
+    """What to measure. degrees: of TP. device: torch's name. threads: of one rank, 0 leaves torch's own choice.
 
     seconds: how long to time each piece of work for, at least RUNS_MIN and at most RUNS_MAX times.
     """
@@ -39,28 +46,50 @@ class Asked:
     precision: str
     microbatch_sizes: tuple[int, ...]
     recomputes: tuple[str, ...]
+    degrees: tuple[int, ...] = (1,)
     device: str = "cpu"
     threads: int = 0
     seconds: float = 0.5
 
 
 def measure(asked: Asked, copies: int = 1) -> tuple[ProfileEntry, ...]:
-    """Measure every kind of unit; with several copies at once, as ranks that share a machine run, their mean.
+    """Measure every kind of unit; ranks that share a machine are timed at once, and their mean is taken.
 
-    Raises BadInputError for a model that the trainer can't run.
+    copies: how many chips of the machine work at once; a TP group takes as many of them as its degree. Raises
+    BadInputError for a model that the trainer can't run or can't split so.
     """
     if refusal := trainer_refusal(asked.shape):
         raise BadInputError(refusal)
-    if copies == 1:
-        return tuple(entries(asked))
-    # Fresh processes: a fork of one whose torch has threads may hang.
-    with ProcessPoolExecutor(max_workers=copies, mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(_measure_alone, [asked] * copies))
-    return tuple(_mean(same) for same in zip(*found, strict=True))
+    for tp in asked.degrees:
+        check_divides(asked.shape, tp)
+    return tuple(entry for tp in asked.degrees for entry in _measure_together(asked, tp, max(copies // tp, 1) * tp))
 
 
-def _measure_alone(asked: Asked) -> tuple[ProfileEntry, ...]:
-    return tuple(entries(asked))
+def _measure_together(asked: Asked, tp: int, ranks: int) -> list[ProfileEntry]:
+    """Measure on so many ranks, each in a fresh process: a fork of one whose torch has threads may hang."""
+    if ranks == 1:
+        return list(entries(asked))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(max_workers=ranks, mp_context=get_context("spawn")) as pool,
+    ):
+        found = list(pool.map(measure_rank, [asked] * ranks, [tp] * ranks, range(ranks), [folder] * ranks))
+    return [_mean(same) for same in zip(*found, strict=True)]
+
+
+def measure_rank(asked: Asked, tp: int, rank: int, folder: str) -> list[ProfileEntry]:
+    """Measure as one of several ranks; those of a TP group meet at a file of the folder."""
+    place = torch.device(asked.device) if asked.device == "cpu" else torch.device(asked.device, rank)
+    if place.type != "cpu":
+        torch.get_device_module(place.type).set_device(place)
+    if tp == 1:
+        return list(entries(asked))
+    meeting = f"file://{Path(folder).absolute() / f'group-{rank // tp}'}"
+    dist.init_process_group(backend_of(place), meeting, PEER_TIMEOUT, world_size=tp, rank=rank % tp)
+    try:
+        return list(entries(asked, tp))
+    finally:
+        dist.destroy_process_group()
 
 
 def _mean(same: tuple[ProfileEntry, ...]) -> ProfileEntry:
@@ -72,8 +101,8 @@ def _mean(same: tuple[ProfileEntry, ...]) -> ProfileEntry:
     )
 
 
-def entries(asked: Asked) -> Iterator[ProfileEntry]:
-    """Measure every kind of unit in every way asked for."""
+def entries(asked: Asked, tp: int = 1) -> Iterator[ProfileEntry]:
+    """Measure every kind of unit in every way asked for, as a rank of the TP group that this process has joined."""
     if asked.threads:
         torch.set_num_threads(asked.threads)
     shape = asked.shape
@@ -81,7 +110,7 @@ def entries(asked: Asked) -> Iterator[ProfileEntry]:
         layer = 0 <= stack[0] < shape.num_layers
         for size in asked.microbatch_sizes:
             for recompute in asked.recomputes if layer else ("none",):
-                yield measure_stack(asked, stack, size, recompute)
+                yield measure_stack(asked, stack, size, recompute, tp)
 
 
 def unit_stacks(shape: ModelShape) -> list[tuple[int, ...]]:
@@ -93,7 +122,7 @@ def unit_stacks(shape: ModelShape) -> list[tuple[int, ...]]:
     return [(-1,), *layers, (shape.num_layers,)]
 
 
-def measure_stack(asked: Asked, stack: tuple[int, ...], size: int, recompute: str) -> ProfileEntry:
+def measure_stack(asked: Asked, stack: tuple[int, ...], size: int, recompute: str, tp: int) -> ProfileEntry:
     """Measure one unit, or a few like ones of which the mean is taken."""
     model = StageModel(
         asked.shape,
@@ -102,24 +131,27 @@ def measure_stack(asked: Asked, stack: tuple[int, ...], size: int, recompute: st
         compute_dtype=DTYPES[asked.precision],
         recompute=recompute == "full",
     ).to(asked.device)
-    run = Run(asked, model, stack, size)
+    if tp > 1:
+        parallelize(model, dist.group.WORLD, asked.device)  # type: ignore[arg-type]
+    run = Run(asked, model, stack, size, alone=tp == 1)
     forward_ms, backward_ms = run.times_ms()
     return ProfileEntry(
         unit=describe_unit(asked.shape, stack[0]),
         forward_ms=forward_ms / len(stack),
         backward_ms=backward_ms / len(stack),
-        update_ms=update_ms(asked, model) / len(stack),
+        update_ms=update_ms(asked, model, alone=tp == 1) / len(stack),
         activation_bytes=run.kept_bytes() // len(stack),
+        tp=tp,
         microbatch_size=size,
         recompute=recompute,
     )
 
 
 class Run:
-    """One micro-batch through a stage's module, there and back."""
+    """One micro-batch through a stage's module, there and back. alone: no other rank has a part of it."""
 
-    def __init__(self, asked: Asked, model: StageModel, stack: tuple[int, ...], size: int) -> None:
-        self.asked, self.model = asked, model
+    def __init__(self, asked: Asked, model: StageModel, stack: tuple[int, ...], size: int, *, alone: bool) -> None:
+        self.asked, self.model, self.alone = asked, model, alone
         shape, device = asked.shape, asked.device
         tokens = torch.randint(shape.vocab_size, (size, asked.sequence_length), device=device)
         hidden = torch.randn(size, asked.sequence_length, shape.hidden_size, device=device)
@@ -156,11 +188,12 @@ class Run:
 
     def kept_bytes(self) -> int:
         """Add up what autograd keeps from forward to backward, each memory once, parameters left out."""
-        own = {tensor.untyped_storage().data_ptr() for tensor in (*self.model.parameters(), *self.model.buffers())}
+        ours = (*self.model.parameters(), *self.model.buffers())
+        own = {local_tensor(tensor).untyped_storage().data_ptr() for tensor in ours}
         kept: dict[int, int] = {}
 
         def pack(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
+            storage = local_tensor(tensor).untyped_storage()
             if storage.data_ptr() not in own:
                 kept[storage.data_ptr()] = storage.nbytes()
             return tensor
@@ -171,12 +204,12 @@ class Run:
         return sum(kept.values())
 
     def _now_s(self) -> float:
-        return now_s(self.asked.device)
+        return now_s(self.asked.device, alone=self.alone)
 
 
-def update_ms(asked: Asked, model: StageModel) -> float:
-    """Time AdamW and what comes with it: the gradient's norm and its clipping."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+def update_ms(asked: Asked, model: StageModel, *, alone: bool) -> float:
+    """Time AdamW on a rank's own part and what comes with it: the gradient's norm and its clipping."""
+    parameters = [local_tensor(parameter).detach() for parameter in model.parameters()]
     gradients = [torch.randn_like(parameter) for parameter in parameters]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, foreach=False)
 
@@ -186,27 +219,31 @@ def update_ms(asked: Asked, model: StageModel) -> float:
             parameter.grad = gradient.mul(0.5)
         optimizer.step()
 
-    return median_ms(step, asked)
+    return median_ms(step, asked, alone=alone)
 
 
-def median_ms(work: Callable[[], None], asked: Asked) -> float:
+def median_ms(work: Callable[[], None], asked: Asked, *, alone: bool) -> float:
     """Time a piece of work often enough, and take the median."""
     for _ in range(WARMUPS):
         work()
     times: list[float] = []
     ends_s = time.perf_counter() + asked.seconds
     while len(times) < RUNS_MIN or (time.perf_counter() < ends_s and len(times) < RUNS_MAX):
-        begun_s = now_s(asked.device)
+        begun_s = now_s(asked.device, alone=alone)
         work()
-        times.append(now_s(asked.device) - begun_s)
+        times.append(now_s(asked.device, alone=alone) - begun_s)
     return statistics.median(times) * 1e3
 
 
-def now_s(device: str) -> float:
-    """Give the time when a device has done all that it was given; of a CPU the time that it worked for this process."""
-    if device == "cpu":
+def now_s(device: str, *, alone: bool) -> float:
+    """Give the time when a device has done all that it was given.
+
+    Of a CPU the time that it worked for this process, for others may use it too; but not where a rank waits for others.
+    """
+    if device == "cpu" and alone:
         return time.process_time()
-    torch.accelerator.synchronize()
+    if device != "cpu":
+        torch.accelerator.synchronize()
     return time.perf_counter()
 
 

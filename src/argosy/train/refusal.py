@@ -73,8 +73,8 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
             sequences != plan.global_batch_size,
         ),
         (
-            "1f1b with fewer micro-batches than stages (use gpipe)",
-            plan.schedule == "1f1b" and any(r.microbatches < len(r.stages) for r in plan.replicas),
+            f"{plan.schedule} with fewer micro-batches than stages (use gpipe)",
+            plan.schedule in ("1f1b", "zero-bubble") and any(r.microbatches < len(r.stages) for r in plan.replicas),
         ),
         (
             f"{plan.virtual_stages} virtual stages with schedule {plan.schedule} (more than 1 go with interleaved)",
@@ -84,6 +84,10 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
             "interleaved with counts that don't fit: it needs several places and as many micro-batches, or a multiple",
             any(_does_not_interleave(plan, r) for r in plan.replicas),
         ),
+        (
+            "zero-bubble with micro-batches that torch can't deal into as many rounds as they fill the pipeline",
+            plan.schedule == "zero-bubble" and any(_leaves_a_rest(r) for r in plan.replicas),
+        ),
         ("virtual stages of one place on different ranks", any(_scattered(plan, r) for r in plan.replicas)),
     ]
 
@@ -91,6 +95,11 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
 def _does_not_interleave(plan: Plan, replica: Replica) -> bool:
     places = len(plan.places(replica))
     return plan.virtual_stages > 1 and (places < 2 or replica.microbatches % places != 0)
+
+
+def _leaves_a_rest(replica: Replica) -> bool:
+    """Tell whether micro-batches are no multiple of the rounds that torch's zero-bubble schedule makes of them."""
+    return replica.microbatches % max(1, replica.microbatches // len(replica.stages)) != 0
 
 
 def _scattered(plan: Plan, replica: Replica) -> bool:

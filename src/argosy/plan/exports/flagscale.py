@@ -15,6 +15,9 @@ from argosy.plan.exports.model_arguments import Arguments, model_arguments
 TOOL = "FlagScale"
 VERSION = "FlagScale 0.9.0"
 
+IMPLIED = ("rope-type",)
+"""Arguments of Megatron-LM that its version of July 2025, on which FlagScale 0.9.0 builds, takes for granted."""
+
 Mesh = tuple[str, tuple[int, int, int, int, int]]
 """A name of a kind of chip, and [TP, CP, EP, DP, PP]."""
 
@@ -27,6 +30,7 @@ def export_flagscale(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] |
     """
     grid = grid_of(plan, shape, TOOL)
     _check(grid)
+    said = model_arguments(shape, plan.sequence_length, TOOL)
     meshes = _meshes(grid)
     mixed = len(vendors_of(grid, vendors or {})) > 1
     system: dict[str, object] = {
@@ -41,7 +45,7 @@ def export_flagscale(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] |
     }
     model: Arguments = {
         "use-mcore-models": True,
-        **model_arguments(shape, plan.sequence_length, TOOL),
+        **{name: value for name, value in said.items() if name not in IMPLIED},
         "micro-batch-size": grid.microbatch_size,
         "global-batch-size": plan.global_batch_size,
     }
@@ -70,6 +74,11 @@ def _check(grid: Grid) -> None:
         (plan.schedule != "1f1b" and grid.places > 1, f"schedule {plan.schedule}", "1f1b with meshes"),
         (any(stage.cp > 1 for stage in stages), "context parallelism", "CP 1 with meshes"),
         (any(grid.shape.windows), "attention in windows", "models without, for its Megatron-LM is of July 2025"),
+        (
+            grid.shape.latent is not None and grid.shape.rope_scaling is None,
+            "latent attention whose positions are not rescaled",
+            "YaRN with latent attention",
+        ),
         (plan.zero_stage > 1, f"ZeRO {plan.zero_stage}", "ZeRO 0 and 1 with meshes"),
         (
             len(kinds[several]) > 1,
@@ -77,8 +86,8 @@ def _check(grid: Grid) -> None:
             "one kind of chip for a stage in all replicas",
         ),
         (
-            plan.tied_embeddings and len(degrees) > 1,
-            f"a tied embedding on stages of TP {' and '.join(map(str, sorted(degrees)))}",
+            (plan.tied_embeddings or grid.shape.mtp_modules > 0) and len(degrees) > 1,
+            f"embedding and head, which share weights, on stages of TP {' and '.join(map(str, sorted(degrees)))}",
             "one TP degree for the first and last stage then",
         ),
     )

@@ -86,11 +86,13 @@ def grid_of(plan: Plan, shape: ModelShape, tool: str) -> Grid:
         microbatch_size=first.microbatch_size,
         classes=_classes(plan),
     )
-    for number, replica in enumerate(plan.replicas[1:], start=2):
+    for number, replica in enumerate(plan.replicas, start=1):
+        if replica == first:
+            continue
         for (what, here), (_, there) in zip(_split(first), _split(replica), strict=True):
             if here != there:
                 found = f"replica 1{_on(first)} has {what} {here}, replica {number}{_on(replica)} has {there}"
-                raise grid.refused(found, f"the same {what} in every replica")
+                raise grid.refused(found, f"the same {what} in every replica{_even_batches(grid, what)}")
     return grid
 
 
@@ -110,13 +112,13 @@ def check_vendors(grid: Grid, vendors: Mapping[str, str]) -> None:
 
 
 def expectation(plan: Plan) -> list[str]:
-    """Say what the plan expects, to be held beside what is measured; nothing where nothing was predicted."""
+    """Say what the plan expects, which is timed for Argosy's own trainer; nothing where nothing was predicted."""
     predicted = plan.prediction
     if predicted is None:
         return []
     mark, chips = ("~", ", on emulated chips") if plan.emulated else ("", "")
     step_s, rate = predicted.step_ms / 1e3, predicted.tokens_per_second
-    return [f"Expected: {mark}{step_s:.4g} s a step, {mark}{rate:,.0f} tokens/s{chips}."]
+    return [f"Expected, run by Argosy's trainer: {mark}{step_s:.4g} s a step, {mark}{rate:,.0f} tokens/s{chips}."]
 
 
 def class_notes(grid: Grid) -> list[str]:
@@ -152,6 +154,16 @@ def _split(replica: Replica) -> tuple[tuple[str, str], ...]:
         ("micro-batches", str(replica.microbatches)),
         ("micro-batches of size", str(replica.microbatch_size)),
     )
+
+
+def _even_batches(grid: Grid, what: str) -> str:
+    """Name the batches that would give replicas on like chips as many micro-batches each, where that is all."""
+    whole = grid.dp * grid.microbatch_size
+    below, left = divmod(grid.plan.global_batch_size, whole)
+    if what != "micro-batches" or not left or any(len(set(names)) > 1 for names in grid.classes):
+        return ""
+    near = [f"{times * whole:,}" for times in (below, below + 1) if times]
+    return f"; a global batch of {' or '.join(near)} divides over them"
 
 
 def _on(replica: Replica) -> str:

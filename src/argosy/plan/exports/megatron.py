@@ -81,17 +81,18 @@ def _check_divides(grid: Grid, tp: int, cp: int) -> None:
             raise grid.refused(what, allowed)
 
 
-def layout(counts: Sequence[int]) -> str:
+def layout(counts: Sequence[int], mtp_modules: int = 0) -> str:
     """Write layers per stage as `--pipeline-model-parallel-layout` reads them.
 
-    E embedding, t a layer, L head, | between stages; n like stages are (...|)*n. Commas only help the eye.
+    E embedding, t a layer, m a module for multi-token prediction, L head, | between stages; n like stages are (...|)*n.
+    Commas only help the eye.
 
     >>> layout([3, 4, 4, 4, 2])
     'Et*3|(t*4|)*3,t*2L'
     """
     stages = [f"t*{count}" if count > 1 else "t" * count for count in counts]
     stages[0] = f"E{stages[0]}"
-    stages[-1] = f"{stages[-1]}L"
+    stages[-1] += f"{'m' * mtp_modules}L"
     text, at = "", 0
     while at < len(stages) - 1:
         like = next(n for n in range(at, len(stages)) if n == len(stages) - 1 or stages[n] != stages[at]) - at
@@ -111,12 +112,12 @@ def _layout(grid: Grid) -> Arguments:
     even = len(set(counts)) == 1
     if plan.virtual_stages > 1:
         plain: Arguments = {"num-virtual-stages-per-pipeline-rank": plan.virtual_stages}
-        return plain if even else {"pipeline-model-parallel-layout": layout(counts)}
+        return plain if even else {"pipeline-model-parallel-layout": layout(counts, grid.shape.mtp_modules)}
     if even:
         return {}
     if len(set(counts[1:-1])) <= 1:
         return {"decoder-first-pipeline-num-layers": counts[0], "decoder-last-pipeline-num-layers": counts[-1]}
-    return {"pipeline-model-parallel-layout": layout(counts)}
+    return {"pipeline-model-parallel-layout": layout(counts, grid.shape.mtp_modules)}
 
 
 def _expert_parallel(grid: Grid, tp: int) -> Arguments:

@@ -54,6 +54,8 @@ def model_arguments(shape: ModelShape, sequence_length: int, tool: str) -> Argum
     made |= {name: True for name, wanted in flags.items() if wanted}
     if shape.experts:
         made |= _expert_arguments(shape.experts)
+    if shape.mtp_modules:
+        made["mtp-num-layers"] = shape.mtp_modules
     return made | {"attention-dropout": 0.0, "hidden-dropout": 0.0}
 
 
@@ -84,6 +86,10 @@ def _refusals(shape: ModelShape) -> tuple[tuple[bool, str], ...]:
         ),
         (len(widths) > 1, f"windows of {len(widths)} widths (it has one)"),
         (bool(widths) and shape.latent is not None, "windows with latent attention"),
+        (
+            shape.mtp_modules > 0 and shape.rope_theta is None,
+            "multi-token prediction without rotary positions",
+        ),
     )
 
 

@@ -214,6 +214,7 @@ def _check(grid: Grid) -> None:
             "TP degrees that divide them",
         ),
         (bool(shape.windows), "attention in windows", "models without"),
+        (shape.mtp_modules > 0, "multi-token prediction", "models without it (num_nextn_predict_layers: 0)"),
         (kind not in ("default", "llama3", "yarn"), f"rotary positions rescaled by {kind}", "llama3 and yarn"),
         (
             bool(plan.sequence_length % cut),

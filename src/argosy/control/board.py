@@ -1,0 +1,434 @@
+"""The compiled heart of the pass: who is next in line, and whether there is anything to do for him.
+
+Most groups stay blocked; they are passed over here, and only those that could start, that are owed nodes or may have
+some held are handed back. Reads and writes the arrays of a `Board` alone; must not know jobs, nodes or policy.
+"""
+
+from typing import NamedTuple
+
+from argosy.contracts.compiled import compiled
+from argosy.control.lanes import (
+    CLOSED,
+    CODE,
+    HOLDS,
+    LIMIT,
+    LINED,
+    NUMBER,
+    PRIORITY,
+    QUEUE,
+    READY,
+    SEEN,
+    SHAPE,
+    TIER,
+    Array,
+)
+from argosy.control.nodes import FOREVER
+from argosy.control.place import HORIZON_US
+from argosy.control.room import RANK
+
+DONE, START, HELP, LOOK = range(4)
+"""What `advance` finds: nobody is left; a group may start; one may have nodes freed or held; one holds some already."""
+OWN, HELD, MOST, CLAIM, KEPT = range(5)
+"""Of a queue by kind: what it owns, holds, may hold at most, claims of its parent, and does not lend."""
+USED, CAPACITY = 1, 2
+STRICT, DRAINING, LEVELS = range(3)
+HEAD, END, ROOM = range(3)
+POOL, LEVEL, NODES = range(3)
+LACK_QUEUE, LACK_DEPTH, LACK_POOL, LACK_LEVEL, LACK_NODES, LACK_PRIORITY, LACK_CODE, LACK_BEFORE = range(8)
+FAR = 2**40
+
+
+class Board(NamedTuple):
+    """All that the line of waiting groups is judged by.
+
+    lanes: see `control.lanes`. line, ends: rows of lanes in order, a stretch for each queue, from HEAD to END with ROOM
+    behind. quota: by OWN..KEPT, queue, kind; top: the sum of all by HELD, USED, CAPACITY, kind. paths: of each queue,
+    itself and those above it. share: past and present use over weight. queues: STRICT, DRAINING, LEVELS. counts, first:
+    rungs of a shape among needs and part_start, which points into parts (POOL, LEVEL, NODES). largest: free nodes of
+    the fullest domain by pool and level; withheld: see `Room`. lacked: (nodes, end) for which a search
+    by pool and level found nothing. holds, ready, wanted: by pool. closed, closing, closures: pools that a strict
+    queue's blocked jobs wait for, in which order, how many. lacks, last_lack: for whom nothing could be freed, a chain
+    for each queue. depth, usable, fits: of the rungs of the group judged last. clock: now, whether more may be freed,
+    how many may have nodes held in a pool.
+    """
+
+    lanes: Array
+    line: Array
+    ends: Array
+    quota: Array
+    top: Array
+    paths: Array
+    share: Array
+    queues: Array
+    counts: Array
+    first: Array
+    needs: Array
+    part_start: Array
+    parts: Array
+    largest: Array
+    withheld: Array
+    lacked: Array
+    lacked_count: Array
+    holds: Array
+    ready: Array
+    wanted: Array
+    closed: Array
+    closing: Array
+    closures: Array
+    lacks: Array
+    last_lack: Array
+    depth: Array
+    usable: Array
+    fits: Array
+    clock: Array
+
+
+@compiled
+def _depth(board: Board, queue: int, rung: int) -> int:
+    """Say how far up a rung is entitled, as `QuotaTree.depth`."""
+    levels, last = int(board.queues[queue, LEVELS]), board.needs.shape[1] - 1
+    for level in range(levels):
+        place, fits = board.paths[queue, level], True
+        for kind in range(last + 1):
+            need = board.needs[rung, kind]
+            over = need > 0 and board.quota[HELD, place, kind] + need > board.quota[OWN, place, kind]
+            if over and (kind != last or board.quota[OWN, place, kind] > 0):
+                fits = False
+        if fits:
+            return level
+    return levels
+
+
+@compiled
+def _allowed(board: Board, queue: int, rung: int, depth: int) -> bool:
+    """Say whether no limit below the level where a rung is entitled forbids it, as `QuotaTree.excess`."""
+    last, nowhere = board.needs.shape[1] - 1, depth == board.queues[queue, LEVELS]
+    for kind in range(last + 1):
+        step = board.needs[rung, kind]
+        if step <= 0:
+            continue
+        for level in range(depth):
+            place = board.paths[queue, level]
+            held = board.quota[HELD, place, kind] + step
+            if held > board.quota[MOST, place, kind]:
+                return False
+            step = max(held, board.quota[KEPT, place, kind]) - board.quota[CLAIM, place, kind]
+        kept = kind < last and board.top[0, kind] > board.top[USED, kind]
+        if nowhere and kept and board.top[0, kind] + step > board.top[CAPACITY, kind]:
+            return False
+    return True
+
+
+@compiled
+def _is_closed(board: Board, queue: int, rung: int) -> bool:
+    """Say whether a job ahead in a strict queue waits for a pool of a rung."""
+    if board.closures[queue] == 0:
+        return False
+    for part in range(board.part_start[rung], board.part_start[rung + 1]):
+        if board.closed[queue, board.parts[part, POOL]]:
+            return True
+    return False
+
+
+@compiled
+def _may_borrow(board: Board, pool: int, rank: int, end_us: int) -> bool:
+    """Say whether some node that is kept from others may be used by a job of this rank that ends then."""
+    soon_us = min(end_us, board.clock[0] + HORIZON_US) if end_us >= FOREVER else end_us
+    kept = board.withheld[pool]
+    return bool(rank < kept[1] or end_us <= kept[2] or soon_us <= kept[3])
+
+
+@compiled
+def _has_room(board: Board, rung: int, rank: int, end_us: int) -> bool:
+    """Say whether a search for free nodes is worth it for a job that holds none and ends then."""
+    for part in range(board.part_start[rung], board.part_start[rung + 1]):
+        pool, level, nodes = board.parts[part, POOL], board.parts[part, LEVEL], board.parts[part, NODES]
+        if level == 0 and nodes > 1:
+            return False
+        most = board.largest[pool, level]
+        if nodes <= most:
+            continue
+        if nodes > most + board.withheld[pool, 0] or not _may_borrow(board, pool, rank, end_us):
+            return False
+        for index in range(board.lacked_count[pool, level]):
+            if nodes >= board.lacked[pool, level, index, 0] and end_us >= board.lacked[pool, level, index, 1]:
+                return False
+    return True
+
+
+@compiled
+def _rate(board: Board, lane: int) -> int:
+    """Judge all rungs of a group by quota and by order; give the least depth."""
+    queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
+    least = FAR
+    for index in range(board.counts[shape]):
+        rung = board.first[shape] + index
+        depth = _depth(board, queue, rung)
+        board.depth[index] = depth
+        board.usable[index] = _allowed(board, queue, rung, depth) and not _is_closed(board, queue, rung)
+        least = min(least, depth)
+    return least
+
+
+@compiled
+def _fit(board: Board, lane: int) -> bool:
+    """Judge the usable rungs by free nodes; say whether one that its tier allows may start."""
+    shape, able = board.lanes[lane, SHAPE], False
+    limit = board.lanes[lane, LIMIT]
+    end_us = limit if limit >= FOREVER else board.clock[0] + limit
+    least = FAR
+    for index in range(board.counts[shape]):
+        least = min(least, board.depth[index])
+    rank = least * RANK + board.lanes[lane, PRIORITY]
+    for index in range(board.counts[shape]):
+        usable = board.usable[index] > 0
+        rung = board.first[shape] + index
+        fits = usable and (board.lanes[lane, HOLDS] > 0 or _has_room(board, rung, rank, end_us))
+        board.fits[index] = fits
+        able = able or (fits and board.depth[index] <= board.lanes[lane, TIER])
+    return able
+
+
+@compiled
+def _compare_shares(board: Board, one: int, other: int) -> int:
+    """Compare the shares of two queues, outermost ancestors first; the shorter path is less."""
+    levels_one, levels_other = board.queues[one, LEVELS], board.queues[other, LEVELS]
+    for step in range(min(levels_one, levels_other)):
+        mine = board.share[board.paths[one, levels_one - 1 - step]]
+        theirs = board.share[board.paths[other, levels_other - 1 - step]]
+        if mine != theirs:
+            return -1 if mine < theirs else 1
+    return int(levels_one - levels_other)
+
+
+@compiled
+def _goes_before(board: Board, one: int, other: int) -> bool:
+    """Say whether one queue's first group goes before another's."""
+    mine, theirs = board.line[board.ends[one, HEAD]], board.line[board.ends[other, HEAD]]
+    for column in (TIER, PRIORITY):
+        if board.lanes[mine, column] != board.lanes[theirs, column]:
+            return bool(board.lanes[mine, column] < board.lanes[theirs, column])
+    shares = _compare_shares(board, one, other)
+    return shares < 0 if shares != 0 else bool(board.lanes[mine, NUMBER] < board.lanes[theirs, NUMBER])
+
+
+@compiled
+def _has_any(board: Board, queue: int) -> bool:
+    """Say whether a line has a group left; those that died are passed over."""
+    while board.ends[queue, HEAD] < board.ends[queue, END]:
+        if board.lanes[board.line[board.ends[queue, HEAD]], QUEUE] >= 0:
+            return True
+        board.ends[queue, HEAD] += 1
+    return False
+
+
+@compiled
+def _first_two(board: Board) -> tuple[int, int]:
+    """Find the queue whose first group goes before all others, and the one after it; -1 where there is none."""
+    best, second = -1, -1
+    for queue in range(len(board.ends)):
+        if not _has_any(board, queue):
+            continue
+        if best < 0 or _goes_before(board, queue, best):
+            best, second = queue, best
+        elif second < 0 or _goes_before(board, queue, second):
+            second = queue
+    return best, second
+
+
+@compiled
+def _stands_before(board: Board, one: int, other: int, strict: int) -> bool:
+    """Say whether one group of a queue goes before another; a strict queue's tiers don't count within it."""
+    for column in (TIER, PRIORITY):
+        if board.lanes[one, column] != board.lanes[other, column] and not (strict and column == TIER):
+            return bool(board.lanes[one, column] < board.lanes[other, column])
+    return bool(board.lanes[one, NUMBER] < board.lanes[other, NUMBER])
+
+
+@compiled
+def line_up(board: Board, lane: int) -> bool:
+    """Put a group in its queue's line; False if the stretch has no room left."""
+    queue = board.lanes[lane, QUEUE]
+    head, end, strict = board.ends[queue, HEAD], board.ends[queue, END], board.queues[queue, STRICT]
+    low, high = head, end
+    while low < high:
+        middle = (low + high) // 2
+        if _stands_before(board, board.line[middle], lane, strict):
+            low = middle + 1
+        else:
+            high = middle
+    if head > (board.ends[queue - 1, ROOM] if queue > 0 else 0):
+        for place in range(head, low):
+            board.line[place - 1] = board.line[place]
+        board.line[low - 1] = lane
+        board.ends[queue, HEAD] = head - 1
+    elif end < board.ends[queue, ROOM]:
+        for place in range(end, low, -1):
+            board.line[place] = board.line[place - 1]
+        board.line[low] = lane
+        board.ends[queue, END] = end + 1
+    else:
+        return False
+    board.lanes[lane, LINED] = 1
+    return True
+
+
+@compiled
+def lack_of(board: Board, queue: int, rung: int, depth: int, priority: int) -> int:
+    """Say what is known of freeing nodes for a rung of one part: -1 nothing, 0 that it can't be done, or a code why."""
+    part = board.parts[board.part_start[rung]]
+    place = board.last_lack[queue]
+    while place >= 0:
+        lack = board.lacks[place]
+        if lack[LACK_DEPTH] == depth and lack[LACK_POOL] == part[POOL] and lack[LACK_LEVEL] == part[LEVEL]:
+            code = int(lack[LACK_CODE])
+            more, rank = part[NODES] - lack[LACK_NODES], priority - lack[LACK_PRIORITY]
+            if (code == 0 and more >= 0 and rank <= 0) or (code > 0 and more == 0 and rank == 0):
+                return code
+        place = lack[LACK_BEFORE]
+    return -1
+
+
+@compiled
+def _may_reclaim(board: Board, lane: int) -> bool:
+    """Say whether nodes might be freed for a group; notes what is known of why not."""
+    if board.clock[1] == 0:
+        return False
+    queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
+    levels, priority = board.queues[queue, LEVELS], -board.lanes[lane, PRIORITY]
+    for index in range(board.counts[shape]):
+        if board.usable[index] and board.depth[index] < levels:
+            rung = board.first[shape] + index
+            if board.part_start[rung + 1] - board.part_start[rung] > 1:
+                return True
+            known = lack_of(board, queue, rung, board.depth[index], priority)
+            if known < 0:
+                return True
+            board.lanes[lane, CODE] = max(board.lanes[lane, CODE], known)
+    return False
+
+
+@compiled
+def _may_hold(board: Board, lane: int) -> bool:
+    """Say whether a gang's best usable rung lies in pools where another may have nodes held."""
+    shape = board.lanes[lane, SHAPE]
+    for index in range(board.counts[shape]):
+        if not board.usable[index]:
+            continue
+        rung = board.first[shape] + index
+        begin, end = board.part_start[rung], board.part_start[rung + 1]
+        if end - begin == 1 and board.parts[begin, NODES] == 1:
+            return False
+        full = 0
+        for part in range(begin, end):
+            full += board.holds[board.parts[part, POOL]] >= board.clock[2]
+        return full == 0
+    return False
+
+
+@compiled
+def _want(board: Board, lane: int) -> None:
+    """Note the pools that a blocked group could use, had they enough free nodes."""
+    shape = board.lanes[lane, SHAPE]
+    for index in range(board.counts[shape]):
+        rung, possible = board.first[shape] + index, board.usable[index] > 0
+        for part in range(board.part_start[rung], board.part_start[rung + 1]):
+            possible = possible and board.parts[part, NODES] <= board.ready[board.parts[part, POOL]]
+        if possible:
+            for part in range(board.part_start[rung], board.part_start[rung + 1]):
+                board.wanted[board.parts[part, POOL]] = 1
+
+
+@compiled
+def _close(board: Board, lane: int) -> None:
+    """Close the pools of a blocked group to those behind it in a strict queue."""
+    queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
+    begin, end = board.first[shape], board.first[shape] + board.counts[shape]
+    for part in range(board.part_start[begin], board.part_start[end]):
+        pool = board.parts[part, POOL]
+        if not board.closed[queue, pool]:
+            board.closed[queue, pool] = 1
+            board.closing[queue, board.closures[queue]] = pool
+            board.closures[queue] += 1
+
+
+@compiled
+def _set_back(board: Board, lane: int) -> int:
+    """Try a group that can't start with more borrowing later, else find it blocked: DONE, or HELP if it may need it."""
+    queue, shape, deeper = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE], FAR
+    for index in range(board.counts[shape]):
+        if board.fits[index] and board.depth[index] > board.lanes[lane, TIER]:
+            deeper = min(deeper, board.depth[index])
+    if deeper < FAR:
+        board.lanes[lane, TIER] = deeper
+        line_up(board, lane)
+        return DONE
+    _want(board, lane)
+    board.lanes[lane, CODE], board.lanes[lane, CLOSED] = SEEN, board.closures[queue]
+    helped = board.lanes[lane, HOLDS] > 0 or _may_hold(board, lane)
+    # Asked in any case, since it notes why nothing is freed.
+    helped = _may_reclaim(board, lane) or helped
+    if board.queues[queue, STRICT]:
+        _close(board, lane)
+    return HELP if helped else DONE
+
+
+@compiled
+def _judge(board: Board, lane: int) -> int:
+    """Judge one group: START or HELP if there is something to do for it, else DONE."""
+    least = _rate(board, lane)
+    if least > board.lanes[lane, TIER]:
+        board.lanes[lane, TIER] = least
+        line_up(board, lane)
+        return DONE
+    return START if _fit(board, lane) else _set_back(board, lane)
+
+
+@compiled
+def _take_first(board: Board, queue: int) -> int:
+    """Take the first group out of a line."""
+    lane = board.line[board.ends[queue, HEAD]]
+    board.ends[queue, HEAD] += 1
+    board.lanes[lane, LINED] = 0
+    return int(lane)
+
+
+@compiled
+def advance(board: Board, lane: int, failed: bool) -> tuple[int, int]:
+    """Find the next group that something is to be done for: what, and its row.
+
+    lane: one to go on with, -1 for the next in line; failed: it was to start and could not.
+    """
+    queue, second = -1, -1
+    while True:
+        if lane < 0:
+            # While nothing moves, the same queue goes on until its first group comes after the second queue's.
+            if queue < 0 or not _has_any(board, queue) or (second >= 0 and not _goes_before(board, queue, second)):
+                queue, second = _first_two(board)
+            if queue < 0:
+                return DONE, -1
+            lane = _take_first(board, queue)
+            if board.lanes[lane, HOLDS] > 0:
+                return LOOK, lane
+            late = board.lanes[lane, READY] > board.clock[0]
+            if late or board.lanes[lane, SHAPE] < 0 or board.queues[queue, DRAINING]:
+                board.lanes[lane, CODE] = SEEN
+                lane = -1
+                continue
+        if failed:
+            _fit(board, lane)
+            what = _set_back(board, lane)
+        else:
+            what = _judge(board, lane)
+        if what != DONE:
+            return what, lane
+        lane, failed = -1, False
+
+
+@compiled
+def set_tiers(board: Board, rows: Array) -> None:
+    """Work out at the start how far up each group must borrow."""
+    for index in range(len(rows)):
+        lane = rows[index]
+        if board.lanes[lane, SHAPE] >= 0:
+            board.lanes[lane, TIER] = _rate(board, lane)

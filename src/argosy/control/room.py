@@ -1,0 +1,75 @@
+"""What is known of free nodes during one pass, as numbers by pool and level, so that most blocked jobs cost no search.
+
+In a pass free nodes only grow fewer, so whoever needs as much, for as long, with no better rank than one who found
+nothing, finds nothing either. Must not know quotas.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from argosy.control.domains import LEVELS
+from argosy.control.lanes import Array
+from argosy.control.state import State
+
+RANK = 2**40
+"""What a level of borrowing counts in a rank, beside priority."""
+LACKED_MAX = 16
+"""How many searches that found nothing are remembered by pool and level."""
+
+
+class Room:
+    """The arrays. largest: free nodes of the fullest domain; lacked: see `Board`.
+
+    withheld: of each pool how many free nodes are kept from some; from which rank on nobody may take what is held for
+    others; when the last of what is held is needed; when the last maintenance begins.
+    """
+
+    def __init__(self, state: State) -> None:
+        pools = len(state.nodes.pools)
+        self.state = state
+        self.largest: Array = np.zeros((pools, len(LEVELS)), np.int64)
+        self.withheld: Array = np.zeros((pools, 4), np.int64)
+        self.lacked: Array = np.empty((pools, len(LEVELS), LACKED_MAX, 2), np.int64)
+        self.lacked_count: Array = np.zeros((pools, len(LEVELS)), np.int64)
+        self.changed(range(pools))
+
+    def changed(self, pools: Iterable[int]) -> None:
+        """Note that free nodes of these pools became fewer."""
+        nodes = self.state.nodes
+        for pool in pools:
+            self.largest[pool] = nodes.trees[pool].most_free()
+            self.withheld[pool] = self._kept(pool) if nodes.withheld[pool] else 0
+
+    def forget(self) -> None:
+        """Note that nodes became free, or are no longer held for somebody."""
+        self.lacked_count[:] = 0
+        self.changed(range(len(self.withheld)))
+
+    def lacks(self, parts: tuple[tuple[int, int, int], ...], end_us: int) -> None:
+        """Remember that a search for an ordinary job found nothing; only a single part says where."""
+        if len(parts) > 1:
+            return
+        pool, level, nodes = parts[0]
+        count = self.lacked_count[pool, level]
+        if count < LACKED_MAX:
+            self.lacked[pool, level, count] = nodes, end_us
+            self.lacked_count[pool, level] = count + 1
+
+    def _kept(self, pool: int) -> tuple[int, int, int, int]:
+        """Sum up the free nodes of a pool that are kept from some."""
+        state, nodes = self.state, self.state.nodes
+        rank, held_us, window_us, holders = -RANK, -1, -1, set()
+        for number in nodes.withheld[pool]:
+            if nodes.lock[number]:
+                holders.add(nodes.lock[number])
+                held_us = max(held_us, nodes.lock_until[number])
+            else:
+                window_us = max(window_us, nodes.until_us[number])
+        for name in holders:
+            if not state.reservations[name].pinned:
+                job = state.jobs[name]
+                # Its own rank only grows worse, as far as its queue has levels.
+                levels = len(state.quota.rows[state.queue_of(job)].path)
+                rank = max(rank, levels * RANK - job.claim.priority)
+        return len(nodes.withheld[pool]), rank, held_us, window_us

@@ -1,0 +1,148 @@
+"""Measured profiles: what is refused, what goes before what, and what a hole does."""
+
+import json
+import math
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argosy.contracts.errors import BadInputError, NeverFitsError
+from argosy.model.describe import describe_unit
+from argosy.plan.cost import IMPOSSIBLE, unit_cost, update_ms
+from argosy.plan.measured import Measured, read_measured
+from argosy.plan.memory import Holding, kept_bytes, unit_gb
+from argosy.plan.planner import plan_job
+from argosy.plan.setting import Setting, Way
+
+CHIPS = ("fast", "slow")
+
+
+def entry(unit: str, **more: object) -> dict[str, object]:
+    """Build an entry of 1 ms forward, 3 ms backward and 0.5 ms update."""
+    return {"unit": unit, "forward_ms": 1.0, "backward_ms": 3.0, "update_ms": 0.5, **more}
+
+
+def table(entries: list[dict[str, object]], **more: object) -> dict[str, object]:
+    """Build a table of the chip `fast` in fp32 at 64 tokens."""
+    return {"chip": "fast", "precision": "fp32", "sequence_length": 64, "entries": entries, **more}
+
+
+def read(*tables: dict[str, object]) -> Measured:
+    """Read a profile of some tables."""
+    return read_measured([(json.dumps({"tables": tables}), "p.json")], CHIPS)
+
+
+def whole(build: Any, **more: object) -> Measured:
+    """Read a profile of all units of the tiny model."""
+    shape = build.shape()
+    units = dict.fromkeys(describe_unit(shape, unit) for unit in shape.units)
+    return read(table([entry(unit, **more) for unit in units]))
+
+
+def setting_of(build: Any, measured: Measured) -> Setting:
+    """Build a setting of the tiny model with a profile."""
+    return replace(build.setting(), measured=measured)
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"forward_ms": -1.0}, r"tables\[0\].entries\[0\] \(layer\).forward_ms: got -1; expected more than 0"),
+            ({"forward_ms": 0.0}, "got 0; expected more than 0"),
+            ({"update_ms": -0.1}, "update_ms: got -0.1; expected 0 or more"),
+            ({"weight_ms": 4.0}, "weight_ms: 4 is more than backward_ms, 3"),
+            ({"tp": 0}, "tp: got 0; expected 1 or more"),
+            ({"recompute": "some"}, "recompute: 'some' is unknown"),
+            ({"backward_ms": None}, "not a Profile of version 1: Expected `float`, got `null`"),
+        ],
+    )
+    def test_bad_entries(self, changes: dict[str, object], message: str) -> None:
+        """Times that are none and degrees that can't be are refused with file, table and entry."""
+        with pytest.raises(BadInputError, match=message) as caught:
+            read(table([entry("layer", **changes)]))
+        assert str(caught.value).startswith("p.json: ")
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("{", "not a Profile"),
+            ('{"tables": []}', "no table of a profile in it"),
+            ('{"version": 2, "tables": []}', "Profile is of version 2; this Argosy reads version 1"),
+            (json.dumps({"tables": [table([])]}), "it has no entries"),
+            (
+                json.dumps({"tables": [table([entry("layer")], chip="fat")]}),
+                "chip: 'fat' is unknown; did you mean fast",
+            ),
+            (json.dumps({"tables": [table([entry("layer"), entry("layer")])]}), "is there twice; keep one"),
+        ],
+    )
+    def test_bad_files(self, text: str, message: str) -> None:
+        """Files of another form, unknown chips, and the same thing measured twice are refused."""
+        with pytest.raises(BadInputError, match=message):
+            read_measured([(text, "p.json")], CHIPS)
+
+    @given(st.text(max_size=60))
+    def test_any_text_is_read_or_refused(self, text: str) -> None:
+        """Whatever the text, the answer is a profile or a clear error."""
+        with suppress(BadInputError):
+            assert read_measured([(text, "p.json")], CHIPS).entries
+
+
+class TestCosts:
+    def test_measured_times_go_before_the_roofline(self, build: Any) -> None:
+        """A unit that was measured takes what was measured; half of backward is the weights' where nobody looked."""
+        setting, chips = setting_of(build, whole(build)), build.chip_class(emulated=False)
+        cost = unit_cost(setting, chips, 0, Way())
+        assert (cost.forward_ms, cost.backward_ms, cost.weight_ms) == (1.0, 3.0, 1.5)
+        assert update_ms(setting, chips, (0, 1), Way(microbatch_size=4), 2) == 0.5
+
+    def test_a_hole_is_impossible_and_named(self, build: Any) -> None:
+        """What was not measured takes forever, never nothing, and it is said what was measured instead."""
+        setting, chips = setting_of(build, whole(build)), build.chip_class(emulated=False)
+        assert unit_cost(setting, chips, 0, Way(tp=2)) is IMPOSSIBLE
+        (reason,) = setting.missing
+        assert reason.startswith("not in the profile: fast, fp32, 64 tokens: layer 64, heads")
+        assert "micro-batch 1, TP 2, CP 1, EP 1, recompute none; measured: micro-batch 1, TP 1" in reason
+        assert update_ms(setting, chips, (0,), Way(tp=2), 1) == math.inf
+
+    def test_another_sequence_length_is_a_hole(self, build: Any) -> None:
+        """A profile of 64 tokens says nothing about 128."""
+        setting = replace(build.setting(sequence_length=128), measured=whole(build))
+        assert unit_cost(setting, build.chip_class(emulated=False), 0, Way()) is IMPOSSIBLE
+        assert "it has fast in fp32 at 64 tokens" in next(iter(setting.missing))
+
+    def test_chips_without_a_profile_keep_their_roofline(self, build: Any) -> None:
+        """Chips that nobody measured, and emulated ones, are planned as before."""
+        plain, profiled = build.setting(), setting_of(build, whole(build))
+        for chips in (build.chip_class("north/slow", emulated=False), build.chip_class()):
+            assert unit_cost(profiled, chips, 0, Way()) == unit_cost(plain, chips, 0, Way())
+
+    def test_measured_activations(self, build: Any) -> None:
+        """What a micro-batch was seen to keep goes before the formulas."""
+        setting = setting_of(build, whole(build, activation_bytes=1_000_000))
+        assert kept_bytes(setting, 0, Way()) == 1_000_000
+        one, two = (unit_gb(setting, 0, Holding(way=Way(), held=held)) for held in (1, 2))
+        assert two - one == pytest.approx(1.04e-3)
+
+
+class TestPlanning:
+    @pytest.mark.slow
+    def test_only_what_was_measured_is_planned(self, build: Any) -> None:
+        """A plan by a profile has no way that was not measured, and its step is the sum of what was."""
+        job, chips = build.job(microbatch_size=1), build.chip_class(emulated=False, nodes=1, chips_per_node=2)
+        best = plan_job(job, build.shape(), [chips], [], measured=whole(build))[0]
+        stages = [stage for replica in best.replicas for stage in replica.stages]
+        assert {(stage.tp, stage.recompute) for stage in stages} == {(1, "none")}
+        units = sum(len(best.units(stage)) for stage in best.replicas[0].stages)
+        assert sum(stage.forward_ms for stage in best.replicas[0].stages) == pytest.approx(units * 1.0)
+
+    def test_nothing_measured_says_so(self, build: Any) -> None:
+        """Where the profile has no way to run the job, the error names what is missing."""
+        job, chips = build.job(microbatch_size=2), build.chip_class(emulated=False)
+        with pytest.raises(NeverFitsError, match="not in the profile: fast, fp32, 64 tokens"):
+            plan_job(job, build.shape(), [chips], [], measured=whole(build))
