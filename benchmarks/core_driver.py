@@ -3,8 +3,11 @@
 Only public words of the core are used: events in, commands out. Everything here is simulated; no time is measured.
 """
 
+import contextlib
 import heapq
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from argosy.contracts.command import Launch, RunPass, Stop, WakeAt
@@ -27,6 +30,19 @@ from argosy.contracts.policy import SECOND_US, Policy
 from argosy.contracts.request import Claim, Pool
 from argosy.control.core import step
 from argosy.control.state import State
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Send what the solver prints from within, against its own settings, to the errors' stream."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 @dataclass(slots=True)

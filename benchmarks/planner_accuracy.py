@@ -31,6 +31,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import published_plans
 from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.plan.curves import Curve
 from published_plans import curve_for, fit, predict_s
@@ -177,6 +178,8 @@ def residual(run: Run, curve: Curve | None) -> Residual:
         name=f"{run.name} {run.recompute} {run.chips} {run.chip}",
         predicted_s=predict_s(run, curve) if curve else own_s,
         measured_s=run.measured_s,
+        predicted_bytes=published_plans.peak_bytes(run) if run.measured_bytes else None,
+        measured_bytes=run.measured_bytes,
         unfitted_s=own_s,
     )
 

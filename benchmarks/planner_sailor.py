@@ -5,9 +5,12 @@
 Rules: every stage of a replica has the same data-parallel degree; tensor parallelism only within a node and only where
 it was timed; memory as Sailor's simulator counts it; the whole batch is trained; gradients are summed across kinds of
 chips too. `plan` is in Sailor's JSON form; see sailor_evaluator.py for how several pipelines are timed.
-`one_ring_iterations_per_s`: the same plan if gradients went round one ring over all kinds. search_s is the second of
-two searches, cold_search_s the first. bound_gap: how much faster the best linear relaxation found (fractional
-replicas and micro-batches) is than the plan; no proof, for its pricing stops early.
+
+`iterations_per_s`, `plan`, `sums`: gradients summed by the better of two rules, three phases (our extension) or one ring
+over all holders of a layer; `*_iterations_per_s`: the same plan by each. `one_ring`: the best plan found for that rule.
+`single_pipeline`: the best plan found whose replicas are all alike, which Sailor's simulator times without extension.
+search_s is the second of two searches for both rules, cold_search_s the first, single_pipeline.search_s its own.
+bound_gap: how far a plan's step is above a proven least one by the same rule (loose where sums go in three phases).
 """
 
 import argparse
@@ -19,9 +22,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from argosy.contracts.errors import ArgosyError, BadInputError
-from argosy.plan.mix import plan_mix
-from sailor_data import load_setting, reference_folder
-from sailor_evaluator import check, evaluate, read_plan
+from argosy.plan.mix import Mix, plan_alike, plan_mixes
+from argosy.plan.mix_bound import bound_s
+from argosy.plan.mix_tables import Sums
+from sailor_data import Setting, load_setting, reference_folder
+from sailor_evaluator import Timing, check, evaluate, read_plan
 from sailor_problem import mix_problem, sailor_plan
 
 
@@ -58,47 +63,78 @@ CASES = (
 
 
 def solve(case: Case, data: str) -> dict[str, Any]:
-    """Plan one case and time the plan."""
+    """Plan one case and time the plans."""
     setting = load_setting(reference_folder(data), case.model, case.batch)
     pool = dict(case.pool)
+    problem = mix_problem(setting, pool)
     seconds = []
     for _ in range(2):
         begun = time.perf_counter()
-        mix = plan_mix(mix_problem(setting, pool))
+        mixes = plan_mixes(problem)
         seconds.append(time.perf_counter() - begun)
+    begun = time.perf_counter()
+    alike = plan_alike(problem, mixes.one_ring)
+    alike_s = time.perf_counter() - begun
+    ring = min(mixes.one_ring, alike, key=lambda mix: mix.step_s("one_ring"))
+    phased = mixes.robust.step_s("three_phases") <= ring.step_s("one_ring")
+    sums: Sums = "three_phases" if phased else "one_ring"
+    best = mixes.robust if phased else ring
+    timing, row = _timed(case, setting, best)
+    best_s = timing.iteration_s if phased else timing.one_ring_s
+    ring_timing, ring_row = _timed(case, setting, ring)
+    alike_timing, alike_row = _timed(case, setting, alike)
+    return {
+        "name": case.name,
+        "iterations_per_s": 1 / best_s,
+        "sums": sums,
+        "one_ring_iterations_per_s": 1 / timing.one_ring_s,
+        "three_phases_iterations_per_s": 1 / timing.iteration_s,
+        "search_s": seconds[-1],
+        "cold_search_s": seconds[0],
+        "bound_gap": best_s / bound_s(problem, sums) - 1,
+        "sailor_iterations_per_s": case.sailor or None,
+        "target_iterations_per_s": case.target or None,
+        "sync_s": timing.sync_s,
+        "planner_error": best.step_s(sums) / best_s - 1,
+        **row,
+        "one_ring": {
+            "iterations_per_s": 1 / ring_timing.one_ring_s,
+            "three_phases_iterations_per_s": 1 / ring_timing.iteration_s,
+            "bound_gap": ring_timing.one_ring_s / bound_s(problem, "one_ring") - 1,
+            "planner_error": ring.step_s("one_ring") / ring_timing.one_ring_s - 1,
+            **ring_row,
+        },
+        "single_pipeline": {
+            "iterations_per_s": 1 / alike_timing.one_ring_s if len(alike.parts) == 1 else None,
+            "search_s": alike_s,
+            **alike_row,
+        },
+    }
+
+
+def _timed(case: Case, setting: Setting, mix: Mix) -> tuple[Timing, dict[str, Any]]:
+    """Write a mix as a plan, hold it against the rules and time it."""
+    pool = dict(case.pool)
     plan = sailor_plan(mix, setting, pool)
     form = read_plan(json.dumps(plan), "our plan")
     problems = check(form, setting, pool)
     if problems:
         raise RuntimeError(f"{case.name}: the plan breaks the rules: {'; '.join(problems)}")
-    timing = evaluate(form, setting)
-    return {
-        "name": case.name,
-        "iterations_per_s": 1 / timing.iteration_s,
-        "one_ring_iterations_per_s": 1 / timing.one_ring_s,
-        "search_s": seconds[-1],
-        "cold_search_s": seconds[0],
-        "bound_gap": timing.iteration_s / mix.bound_s - 1,
-        "sailor_iterations_per_s": case.sailor or None,
-        "target_iterations_per_s": case.target or None,
-        "sync_s": timing.sync_s,
-        "planner_error": mix.step_s / timing.iteration_s - 1,
-        "summary": [
-            {
-                "replicas": part.replicas,
-                "microbatches": part.microbatches,
-                "microbatch_size": part.template.microbatch_size,
-                "stages": [
-                    f"{case.pool[choice.chip_class][0]} TP{choice.tp} layers {first}..{end - 1}"
-                    for first, end, choice in zip(
-                        part.template.starts, part.template.ends, part.template.choices, strict=True
-                    )
-                ],
-            }
-            for part in mix.parts
-        ],
-        "plan": plan,
-    }
+    summary = [
+        {
+            "replicas": part.replicas,
+            "microbatches": part.microbatches,
+            "microbatch_size": part.template.microbatch_size,
+            "stages": [
+                f"{case.pool[choice.chip_class][0]} TP{choice.tp} layers {first}..{end - 1}"
+                for first, end, choice in zip(
+                    part.template.starts, part.template.ends, part.template.choices, strict=True
+                )
+            ],
+        }
+        for part in mix.parts
+    ]
+    return evaluate(form, setting), {"summary": summary, "plan": plan}
 
 
 def parse_pool(text: str) -> tuple[tuple[str, int], ...]:
@@ -140,11 +176,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _report(row: dict[str, Any]) -> None:
-    target = row["target_iterations_per_s"]
+    target, ring, single = row["target_iterations_per_s"], row["one_ring"], row["single_pipeline"]
     aim = f", aim {target:.4f} {'met' if row['iterations_per_s'] >= target else 'MISSED'}" if target else ""
+    alone = f"{single['iterations_per_s']:.4f}" if single["iterations_per_s"] else "none"
     print(
-        f"{row['name']}: {row['iterations_per_s']:.4f} it/s{aim} (one ring {row['one_ring_iterations_per_s']:.4f}), "
-        f"gap {row['bound_gap']:.1%}, search {row['search_s']:.2f} s (cold {row['cold_search_s']:.2f})",
+        f"{row['name']}: {row['iterations_per_s']:.4f} it/s{aim} (this plan with one ring "
+        f"{row['one_ring_iterations_per_s']:.4f}; best with one ring {ring['iterations_per_s']:.4f}, of replicas all "
+        f"alike {alone}), gap {row['bound_gap']:.1%} (one ring {ring['bound_gap']:.1%}), search "
+        f"{row['search_s']:.2f} s (cold {row['cold_search_s']:.2f})",
         file=sys.stderr,
         flush=True,
     )

@@ -182,8 +182,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     for case in cases:
         print(
-            f"{case['name']}: {case['search_s']:.2f} s (cold {case['cold_s']:.2f} s, CPU {case['search_cpu_s']:.2f} s), "
-            f"{case['peak_rss_gb']:.2f} GB; step {case['step_ms']:.0f} ms, MFU {case['mfu']:.1%}"
+            f"{case['name']}: {case['search_s']:.2f} s (cold {case['cold_s']:.2f} s, "
+            f"CPU {case['search_cpu_s']:.2f} s), {case['peak_rss_gb']:.2f} GB; "
+            f"step {case['step_ms']:.0f} ms, MFU {case['mfu']:.1%}"
         )
     return 0
 

@@ -16,6 +16,7 @@ from argosy.network.wires import send_ms
 from argosy.plan.cost import UnitCost, gradient_bytes, payload_bytes, unit_cost, update_ms
 from argosy.plan.curves import CURVES, Curve, curve_of, wire_efficiency
 from argosy.plan.links import SITE_ONE_WAY_MS, ring_bytes, scale_up_gbytes_s
+from argosy.plan.memory import GB, ends_gb, place_holding, unit_gb
 from argosy.plan.setting import Setting, Way
 from argosy.plan.timeline import steady
 from published_rows import Run
@@ -34,6 +35,28 @@ def predict_s(run: Run, curve: Curve | None = None) -> float:
     """Time one step of a published run in seconds; curve: in place of the planner's own for its chips."""
     curves = CURVES if curve is None else (curve, *CURVES)
     return steady(plan_of(run, curves)).step_ms / 1e3
+
+
+def peak_bytes(run: Run) -> float:
+    """Give what the fullest chip of a published run holds, by the planner's memory model."""
+    setting = Setting(run.shape, run.sequence, "bf16", program=run.program)
+    way = Way(tp=run.tp, cp=run.cp, ep=run.ep, microbatch_size=run.microbatch, recompute=run.recompute)
+    place_class, schedule = chip_class(run), schedule_of(run)
+    stages = cuts(run)
+    fullest = 0.0
+    for place in range(run.pp):
+        shards = run.dp * run.cp if run.modern else 1
+        holding = place_holding(way, schedule, place, run.pp, run.microbatches, run.chunks, optimizer_shards=shards)
+        layers = [setting.kind(layer) for first, end in stages[place :: run.pp] for layer in range(first, end)]
+        # The schedule counts micro-batches of one of a place's parts, so a layer holds that part of them.
+        kept = sum(
+            unit_gb(setting, layer, holding) - unit_gb(setting, layer, replace(holding, held=0)) for layer in layers
+        )
+        state = sum(unit_gb(setting, layer, replace(holding, held=0)) for layer in layers)
+        ends = replace(holding, held=-(-holding.held // run.chunks))
+        whole = state + kept / run.chunks + ends_gb(setting, place_class, place == 0, place == run.pp - 1, ends)
+        fullest = max(fullest, whole)
+    return fullest * GB
 
 
 def curve_for(run: Run) -> Curve:
@@ -98,11 +121,16 @@ def plan_of(run: Run, curves: tuple[Curve, ...]) -> Plan:
         global_batch_size=replica.sequences,
         replicas=(replica,),
         precision="bf16",
-        schedule="interleaved" if run.chunks > 1 else "1f1b" if run.microbatches >= run.pp else "gpipe",
+        schedule=schedule_of(run),
         virtual_stages=run.chunks,
         wires=(wire, *ports),
         exchanges=exchanges(run, setting, stages),
     )
+
+
+def schedule_of(run: Run) -> str:
+    """Name the schedule of a run: interleaved where it has virtual stages, else 1F1B where micro-batches suffice."""
+    return "interleaved" if run.chunks > 1 else "1f1b" if run.microbatches >= run.pp else "gpipe"
 
 
 def chip_class(run: Run) -> ChipClass:

@@ -6,6 +6,7 @@ program must have decided is filled in by the rules in `_split`; it knows nothin
 
 import csv
 import math
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,9 @@ SETS = {
 }
 # Sets that no curve is fitted on and no constant was chosen by.
 HELD_OUT = {"flagperf": ("FlagOpen/FlagPerf",)}
+# Whose text says that pipelines are interleaved, while their tables don't say how deep: arXiv 2104.04473, section 5.1;
+# arXiv 2407.21783, section 3.3.2; Megatron Core's README, of the same program as the first.
+INTERLEAVED = ("megatron_sc21", "llama3", "megatron_h100")
 # Table 5 of arXiv 2205.05198 as calculon-ai/calculon @caa4b11 calculon/llm/validation.py repeats it: the halves of the
 # eight runs that published.csv lacks, seconds of a step. (model, recompute) -> seconds.
 VALIDATED_S = {
@@ -51,9 +55,21 @@ PEAK_TFLOPS = {"A100": 312.0, "H100": 989.4}
 PRECISIONS = ("", "bf16", "fp16", "amp")
 # Programs of 2021 cut no norms along the sequence; those of 2023 on fuse attention and hide part of their exchanges.
 MEGATRON_2021 = replace(MEGATRON_2022, name="megatron-2021", sequence_parallel=False)
-FUSED = replace(MEGATRON, name="megatron-fused", score_bytes=0, statistic_bytes=4)
+# Megatron Core since: attention and activation fused, no dropout; logits in 16 bits and their fp32 copy are kept, and
+# as much again on the way back.
+FUSED = replace(
+    MEGATRON,
+    name="megatron-fused",
+    score_bytes=0,
+    statistic_bytes=4,
+    dropout=False,
+    fused_activation=True,
+    logits_bytes=6,
+    logits_workspace_bytes=6,
+)
 MEGATRON_CORE = Program(name="megatron-core", numerics=FUSED, sequence_parallel=True)
 OVERLAPPED = replace(MEGATRON_CORE, name="overlapped", overlapped=True)
+MEMORY_NOTE = re.compile(r"mem (\d+(?:\.\d+)?) ?(?:of|/)")
 NOT_STATED = ("n/a", "na", "-", "/", "none", "?")
 GATED = ("llama", "mistral", "mixtral", "qwen", "deepseek")
 
@@ -62,7 +78,8 @@ GATED = ("llama", "mistral", "mixtral", "qwen", "deepseek")
 class Run:
     """One published run. chip: in the catalogue; family: of chips that are fitted together.
 
-    dp: replicas x ep. chunks: virtual stages. batch: sequences of a step.
+    measured_bytes: peak memory of a chip, where a note has it. dp: replicas x ep. chunks: virtual stages. batch:
+    sequences of a step.
     """
 
     name: str
@@ -83,6 +100,7 @@ class Run:
     recompute: str
     program: Program
     measured_s: float
+    measured_bytes: float | None = None
 
     @property
     def microbatches(self) -> int:
@@ -192,7 +210,8 @@ def _run(row: dict[str, str], group: str) -> Run:
         measured_s=1.0,
     )
     run = _split(run, row)
-    return replace(run, measured_s=_measured_s(row, run))
+    told = MEMORY_NOTE.search(note)
+    return replace(run, measured_s=_measured_s(row, run), measured_bytes=float(told[1]) * 2**30 if told else None)
 
 
 def _program(group: str, family: str, note: str) -> tuple[str, Program]:
@@ -243,9 +262,9 @@ def _shape(row: dict[str, str]) -> ModelShape:
 def _split(run: Run, row: dict[str, str]) -> Run:
     """Fill in what a row leaves open, and check that its figures go into one another.
 
-    Data parallelism is what chips are left. Where virtual stages are not stated, a pipeline has as many as its layers
-    and micro-batches allow with stages of equal layers, of which the first and the last may lack one for embedding and
-    head.
+    Data parallelism is what chips are left. Where virtual stages are not stated, a pipeline of a source that says that
+    it interleaves has as many as its layers and micro-batches allow with stages of equal layers, of which the first and
+    the last may lack one for embedding and head; one of another source has one.
     """
     if run.chips % (run.tp * run.cp * run.pp):
         raise UnfitError(f"{run.chips} chips are not a multiple of TP {run.tp} x CP {run.cp} x PP {run.pp}")
@@ -259,7 +278,7 @@ def _split(run: Run, row: dict[str, str]) -> Run:
             f"{run.batch} sequences can't be dealt in micro-batches of {run.microbatch} to {run.dp} pipelines"
         )
     stated = row["interleave"]
-    chunks = int(stated) if stated.isdecimal() else _deepest(run)
+    chunks = int(stated) if stated.isdecimal() else _deepest(run) if stated or run.group in INTERLEAVED else 1
     if chunks > 1 and run.microbatches % run.pp:
         raise UnfitError(f"{run.microbatches} micro-batches can't be interleaved over {run.pp} stages")
     run = replace(run, chunks=max(1, chunks))

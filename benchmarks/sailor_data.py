@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from argosy.contracts.errors import BadInputError
 from argosy.plan.profiles import Profile, known, read_profile
 
@@ -27,6 +29,8 @@ PROCESS_BYTES, PROCESS_BYTES_TP = 2.0e9, 3.0e9
 MEASURED_PROCESS_BYTES = 4.76e9 + 300e6
 # The fitted curves cross zero at small messages; there the rate is this part of the rate at 1 MB.
 RATE_SHARE_MIN = 0.02
+# Sailor sums gradients as if tensor parallelism cut them into so many shares at most (estimate_sync_time).
+TP_DIVISOR_MAX = 4
 CONFIGS = {"OPT-350": "training_config_opt_350.json", "GPT-Neo-2.7": "training_config_gpt_neo27.json"}
 
 Coefficients = tuple[float, float, float]
@@ -73,6 +77,18 @@ class Network:
         ends = (sender[0], 1, sender[1]), (receiver[0], 1, receiver[1])
         whole = full * self.transfer_s(BUCKET_BYTES / members, *ends) if full else 0.0
         return 2 * (members - 1) * (whole + self.transfer_s(rest / members, *ends))
+
+    def rings_s(self, sizes: Any, members: Any, sender: tuple[str, str], receiver: tuple[str, str]) -> Any:
+        """Give the times of ring all-reduces as reduce_s does, of arrays of sizes and members."""
+        a, b, c = self.coefficients((sender[0], 1, sender[1]), (receiver[0], 1, receiver[1]))
+        members = np.asarray(members)
+        full, rest = np.divmod(np.asarray(sizes, dtype=float), BUCKET_BYTES)
+
+        def hop_s(size_bytes: Any) -> Any:
+            x = np.log2(np.maximum(size_bytes, 1e-3) / 1e6)
+            return size_bytes / 1e9 / np.maximum((a * x + b) * x + c, RATE_SHARE_MIN * c)
+
+        return 2 * (members - 1) * (full * hop_s(BUCKET_BYTES / members) + hop_s(rest / members))
 
     def __hash__(self) -> int:
         return id(self)

@@ -34,12 +34,19 @@ from pathlib import Path
 import msgspec
 
 from argosy.contracts.errors import ArgosyError, BadInputError
-from sailor_data import MEASURED_PROCESS_BYTES, PROCESS_BYTES, PROCESS_BYTES_TP, Setting, load_setting, reference_folder
+from sailor_data import (
+    MEASURED_PROCESS_BYTES,
+    PROCESS_BYTES,
+    PROCESS_BYTES_TP,
+    TP_DIVISOR_MAX,
+    Setting,
+    load_setting,
+    reference_folder,
+)
 
 MODELS = {"GPT-NEO": "GPT-Neo-2.7"}
 # Named in the data's README: 26 layers of 34; a copied reduce time; a copy of another run.
 SUSPECTS = ("GPT-NEO/N4/plan_config_N4_D4", "OPT-350/N4/plan_config_N4_D4", "mit/N6/plan_config_N6_D2")
-TP_DIVISOR_MAX = 4
 
 Machine = tuple[str, int, str]
 Replica = tuple[list[Machine], int]

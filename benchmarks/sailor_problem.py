@@ -13,6 +13,7 @@ from sailor_data import (
     PROCESS_BYTES,
     PROCESS_BYTES_TP,
     STATE_BYTES,
+    TP_DIVISOR_MAX,
     ZONE,
     Setting,
 )
@@ -43,10 +44,11 @@ def mix_problem(setting: Setting, pool: Mapping[str, int]) -> MixProblem:
         batch=setting.batch,
         weight_bytes=np.array(setting.weight_bytes, dtype=float),
         tables=tuple(table for table in tables if table is not None),
-        reduce_s=lambda size, members, a, b: setting.network.reduce_s(size, members, ends[a], ends[b]),
+        reduce_s=lambda size, members, a, b: setting.network.rings_s(size, members, ends[a], ends[b]),
         first_factor=lambda stages: 1.0 if stages <= LONG_PIPELINE else 2.0,
         last_factor=2.0,
         stages_max=min(STAGES_MAX, setting.profile.layers),
+        shares_max=TP_DIVISOR_MAX,
     )
 
 

@@ -22,7 +22,7 @@ from argosy.contracts.fleet import Node
 from argosy.contracts.option import Option, Part, Size
 from argosy.contracts.policy import ORDERS, SECOND_US, Policy, Queue
 from argosy.contracts.request import Claim, Pool
-from core_driver import Driver, Request
+from core_driver import Driver, Request, quiet
 from gavel_traces import FOLDER
 
 CHIPS_PER_NODE = 8
@@ -53,6 +53,7 @@ class Result:
     wait_max_h: float
     large_wait_mean_h: float
     makespan_h: float
+    jct_mean_h: float
     wait_max_over_fifo_p99: float = 0.0
 
 
@@ -148,7 +149,8 @@ def through_the_core(gangs: list[Gang], nodes: int, order: str) -> tuple[list[fl
             Request(claim=claim, options=(option,), work=gang.run_s * 1e3, arrival_us=round(gang.arrival_s * SECOND_US))
         )
     driver = Driver(policy=Policy(queues=(Queue(name="all", order=order),)), pools=(pool,), nodes=fleet)
-    driver.run(requests)
+    with quiet():
+        driver.run(requests)
     lives = list(driver.lives.values())
     return [(life.started_us or 0) / SECOND_US for life in lives], [(life.ended_us or 0) / SECOND_US for life in lives]
 
@@ -167,6 +169,7 @@ def summary(policy: str, gangs: list[Gang], starts: list[float], ends: list[floa
         wait_max_h=round(float(waits.max()), 3),
         large_wait_mean_h=round(float(waits[large].mean()) if large.any() else 0.0, 3),
         makespan_h=round(span_s / HOUR_S, 2),
+        jct_mean_h=round(float(np.mean([e - g.arrival_s for e, g in zip(ends, gangs, strict=True)])) / HOUR_S, 3),
     )
 
 

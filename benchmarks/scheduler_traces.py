@@ -2,9 +2,10 @@
 
 Rules `gavel`: rounds of 360 s, a switch costs nothing, any number of switches, chips are dealt at the ends of rounds
 alone. `fifo_perf` is Gavel's own baseline as its simulator runs it: an allocation is kept for at least 1,920 s, and
-until a job comes or ends. Rules `production`: every start takes 60 s, a job gives way at most five times in its life,
-and what falls free is dealt at once. All figures are simulated. `lp_bound_h` is the soonest end of all jobs by linear
-program, where all arrive at once. Prints a table, or JSON with --json.
+until a job comes or ends. Rules `production`: every start takes 60 s, rounds are of 1,800 s, a job gives way to others
+at most five times in its life (then it moves to better chips at most), and what falls free is dealt at once. All
+figures are simulated. `lp_bound_h` is the soonest end of all jobs by linear program, where all arrive at once;
+`slowdown_worst` the longest time a job took by what it takes alone on its best chips. Prints a table, or JSON.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from argosy.contracts.option import Option, Part, Size
 from argosy.contracts.policy import SECOND_US, Policy, Queue, Reclaim, Round
 from argosy.contracts.request import Claim, Pool
 from argosy.control.choose import Ways, end_bound_s
-from core_driver import Driver, Life, Request
+from core_driver import Driver, Life, Request, quiet
 from gavel_traces import GAVEL, Rates, Row, read_rates, read_trace
 
 SCALE = 1000
@@ -35,7 +36,7 @@ PHYSICAL = {"v100": 8, "p100": 16, "k80": 24}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One trace under one policy. makespan_h: from the clock's start, as Gavel counts; share_worst: see docs."""
+    """One trace under one policy. makespan_h: from the clock's start, as Gavel counts."""
 
     trace: str
     policy: str
@@ -52,10 +53,10 @@ class Run:
 
 def queue_of(policy: str, rules: str) -> Queue:
     """Give the queue whose order is the policy, under some rules."""
-    order, every_s = ("fifo", KEPT_US / SECOND_US) if policy == "fifo_perf" else (policy, ROUND_S)
+    order = "fifo" if policy == "fifo_perf" else policy
     if rules == "gavel":
-        return Queue(name="all", order=order, round=Round(every_s=every_s))
-    return Queue(name="all", order=order, round=Round(every_s=every_s, start_s=60.0, exchanges_at_most=5))
+        return Queue(name="all", order=order, round=Round(every_s=ROUND_S))
+    return Queue(name="all", order=order, round=Round(every_s=5 * ROUND_S, start_s=60.0, exchanges_at_most=5))
 
 
 def requests_of(rows: list[Row], rates: Rates, chips: dict[str, int]) -> list[Request]:
@@ -115,7 +116,8 @@ class Ticks:
         round_us, now_us = round(ROUND_S * SECOND_US), driver.now_us
         if not driver.running:
             self.tick_us = now_us
-        least_us = max(now_us, self.dealt_us + self.kept_us)
+        # Gavel takes a first allocation, at time 0, for none.
+        least_us = max(now_us, self.dealt_us + self.kept_us if self.dealt_us else now_us)
         next_us = self.tick_us + -(-(least_us - self.tick_us) // round_us) * round_us
         if self.kept_us and self.changes == driver.changes and now_us > self.dealt_us:
             return now_us + round_us
@@ -136,7 +138,8 @@ def run_trace(name: str, rows: list[Row], rates: Rates, chips: dict[str, int], p
     if rules == "gavel":
         driver.gate = Ticks(KEPT_US if policy == "fifo_perf" else 0)
     requests = requests_of(rows, rates, chips)
-    driver.run(requests)
+    with quiet():
+        driver.run(requests)
     return _summary(name, policy, rules, list(driver.lives.values()), chips, requests)
 
 
@@ -188,6 +191,7 @@ def lp_bound_h(requests: list[Request], chips: dict[str, int]) -> float:
         pace=rate / work[owner],
         stays=nobody,
         fixed=nobody,
+        kept=nobody,
         left_s=work,
         had=work,
         room=np.array([float(count) for count in chips.values()]),

@@ -71,6 +71,27 @@ class TestRefusals:
         assert able
         assert main([*files, *both, "--export", "megatron", "--plan", able[1]]) == 0
 
+    def test_planned_for_it(self, files: list[str], capsys: Any) -> None:
+        """`--for` plans what a framework can run on the same chips, and says so above the list."""
+        both = ["--set", "chips.allow=[h800-sxm, ascend-910b3]", "--for", "megatron"]
+        assert main([*files, *both, "--export", "megatron"]) == 0
+        assert megatron_split(capsys.readouterr().out).layers
+        assert main([*files, *both]) == 0
+        assert capsys.readouterr().out.startswith("only plans that megatron runs:\n")
+
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            (["--for", "megaton"], "did you mean megatron?"),
+            (["--for", "megatron", "--runnable"], "--for plans for another framework"),
+            (["--export", "megatron", "--pareto"], "--pareto and --plot are about many plans"),
+        ],
+    )
+    def test_what_does_not_go_together(self, files: list[str], capsys: Any, arguments: list[str], reason: str) -> None:
+        """Options that contradict one another are refused, and so are unknown frameworks."""
+        assert main([*files, *arguments]) == 2
+        assert reason in capsys.readouterr().err
+
     def test_none(self, files: list[str], capsys: Any) -> None:
         """Where no plan can be expressed, that is said too."""
         assert main([*files, "--export", "torchtitan"]) == 2

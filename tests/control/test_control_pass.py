@@ -141,6 +141,28 @@ class TestExplain:
         assert (why.eta_p50_us, why.eta_p90_us) == (began_us + HOUR_US // 2, began_us + HOUR_US)
 
 
+class TestPriority:
+    def test_higher_priority_takes_from_lower_within_the_guarantee(self):
+        """A queue's guarantee is all in use by its own low jobs: a higher one has as many stopped as it needs."""
+        core = Core(policy(queue("q", guarantee={"h800": 32})), north_h800=(4, 4, 4))
+        low = [core.submit(size(H, 1), queue="q") for _ in range(4)]
+        high = core.submit(size(H, 2), queue="q", priority=5)
+        assert (high.state, [job.state for job in low].count("running")) == ("running", 2)
+
+    def test_equal_priority_takes_nothing(self):
+        """Within a queue nobody is stopped for a job of the same priority."""
+        core = Core(policy(queue("q", guarantee={"h800": 32})), north_h800=(4, 4, 4))
+        first, second = core.submit(size(H, 4), queue="q"), core.submit(size(H, 4), queue="q")
+        assert (first.state, second.state) == ("running", "waiting")
+
+    def test_what_was_borrowed_is_not_taken_for_priority(self):
+        """A queue that holds more than it owns stops nobody of its own for a higher priority."""
+        core = Core(policy(queue("q", guarantee={"h800": 16})), north_h800=(4, 4, 4))
+        low = core.submit(size(H, 4), queue="q")
+        high = core.submit(size(H, 2), queue="q", priority=5)
+        assert (low.state, high.state) == ("running", "waiting")
+
+
 class TestNormalisedQuota:
     RULES = policy(queue("q", guarantee={"normalised": 16}, borrow={"normalised": 0}), worth={"a910": 0.5})
 

@@ -37,6 +37,11 @@ class TestRead:
         queue = read_policy("queues: {q: {borrow: no, lend: no}}", "q").queues[0]
         assert (queue.borrow, queue.lend) == ({EVERY_KIND: 0}, {EVERY_KIND: 0})
 
+    def test_the_page_on_turns_shows_a_valid_file(self, repository):
+        """The queues.yaml of docs/schedulers.md is read as it stands."""
+        text = (repository / "docs" / "schedulers.md").read_text().split("```")[1].removeprefix("yaml")
+        assert [item.order for item in read_policy(text, "q").queues] == ["shortest_remaining", "fair"]
+
     def test_preemption_can_be_off(self):
         """`preemption: no` lets nobody be evicted."""
         assert read_policy("queues: {q: {}}\npreemption: no", "q").reclaim.at_most == 0.0

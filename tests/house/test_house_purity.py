@@ -9,8 +9,6 @@ PURE_ROOMS = ("contracts", "fleet", "model", "network", "plan", "health", "contr
 # Runs the vendors' tools, so it alone of the pure rooms may start processes; no other pure module may import it.
 OUTWARD_MODULES = ("argosy.fleet.detect",)
 FILE_READING_ROOMS = ("fleet", "model")
-# Lets a solver stop by the clock, so its answers hang on the machine; to be replaced by a limit on nodes.
-TIMED_MODULES = ("argosy.plan.mix",)
 # All that pure rooms may import. A module that is not here is added if it is pure: no clock, chance, file or process.
 PURE_MODULES = frozenset(
     {
@@ -90,7 +88,7 @@ def _impure_name(source, node: ast.AST, name: str) -> Iterator[str]:
 
 
 def _impure_call(source, call: ast.Call) -> Iterator[str]:
-    if _timed(call) and source.name not in TIMED_MODULES:
+    if _timed(call):
         yield source.at(call, "time_limit stops a solver by the clock; limit its nodes or iterations instead")
     method = call.func.attr if isinstance(call.func, ast.Attribute) else source.dotted(call.func)
     # A text's replace takes two arguments, so this one is a path's; paths reach only rooms that may read files.

@@ -63,6 +63,12 @@ class TestKorthikanti:
         """Selective recompute drops the scores: sbh (10 + 24/t)."""
         assert self.layer(split(8), "selective") == self.sbh * (10 + 24 / 8)
 
+    def test_fused_activation(self) -> None:
+        """A fused SwiGLU keeps gate, up and product: one array of the MLP's width less."""
+        shape, fused = shape_of("llama-3-8b"), dataclasses.replace(MEGATRON, fused_activation=True)
+        plain, less = (activation_bytes(shape, 1, kept, split()) for kept in (MEGATRON, fused))
+        assert plain - less == 2048 * 14336 * 2
+
     def test_full_recompute(self) -> None:
         """Full recompute keeps the layer's input: 2 sbh."""
         assert self.layer(split(8), "full") == 2 * self.sbh

@@ -8,6 +8,7 @@ import pytest
 from argosy.contracts.plan import EMBEDDING
 from argosy.model.counts import unit_parameters
 from argosy.model.flops import forward_flops_per_token
+from argosy.model.memory import rank_parameters_apart
 from argosy.plan.alone import EMULATED_EFFICIENCY
 from argosy.plan.cost import UPDATE_BYTES, missing_peak, unit_cost, update_ms
 from argosy.plan.memory import FRAGMENTATION, RUNTIME_GB, Holding, ends_gb, messages_gb, unit_gb
@@ -73,6 +74,13 @@ class TestUpdate:
         whole = update_ms(setting, chips, (0, 1), ONE, 1)
         assert whole == pytest.approx(2 * unit_parameters(setting.shape, 0) * UPDATE_BYTES / 1e9)
         assert update_ms(setting, chips, (0, 1), ONE, 4) == pytest.approx(whole / 4)
+
+    def test_experts_are_shared_by_fewer(self, build: Any) -> None:
+        """Of 16 ranks that share the dense weights' update, EP 8 leaves two for the same experts."""
+        setting, chips = build.setting("mixtral-8x7b"), build.chip_class()
+        everywhere, experts = rank_parameters_apart(setting.shape, 0, ep=8)
+        expected = (everywhere / 16 + experts / 2) * UPDATE_BYTES / 1e9
+        assert update_ms(setting, chips, (0,), Way(ep=8), 16) == pytest.approx(expected)
 
     def test_unknown_bandwidth(self, build: Any) -> None:
         """A chip without a stated bandwidth is taken for a slow one, not an infinitely fast one."""

@@ -165,3 +165,22 @@ class TestMixed:
         """It is named by the sites it joins."""
         mixed = in_one_pipeline(plans(build)[0], ("north/fast", "south/slow"))
         assert option_names([plans(build)[0], mixed], "fastest")[1] == "north + south in one pipeline"
+
+
+class TestAxes:
+    def test_all_are_told(self, build: Any) -> None:
+        """CP, EP, virtual stages, ZeRO and layers that are recomputed in part are said where there are such."""
+        plan = plans(build)[0]
+        stage = replace(plan.replicas[0].stages[0], tp=2, cp=2, ep=4, recompute="full", recompute_layers=1, end_layer=2)
+        rest = replace(stage, first_layer=2, end_layer=4)
+        wide = replace(
+            plan,
+            replicas=(replace(plan.replicas[0], stages=(stage, rest)),),
+            virtual_stages=2,
+            schedule="interleaved",
+            zero_stage=1,
+        )
+        text = "\n".join(summary_lines([wide], "fastest"))
+        assert "schedule interleaved, 2 virtual stages a place, optimizer state sharded (ZeRO-1):" in text
+        assert "TP 2, CP 2, EP 4, 2 stages of 2+2 layers, full recompute of 1 layer a stage" in text
+        assert plan_chips(wide) == {stage.chip_class: 16}

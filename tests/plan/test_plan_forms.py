@@ -49,6 +49,7 @@ class TestPlans:
             assert len(set(plan.replicas)) == 1
             assert FORMATS[name](plan, build.shape(), None)
 
+    @pytest.mark.slow
     def test_a_model_that_torchtitan_has(self, build: Any) -> None:
         """For torchtitan too, where it has the model."""
         plans = planned(build, "torchtitan", "qwen3-0.6b")

@@ -4,6 +4,7 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError, NeverFitsError
+from argosy.model.config import read_config
 from argosy.model.describe import describe_unit
+from argosy.model.named import config_text
 from argosy.plan.cost import IMPOSSIBLE, unit_cost, update_ms
 from argosy.plan.measured import Measured, read_measured
 from argosy.plan.memory import Holding, kept_bytes, unit_gb
@@ -85,6 +88,15 @@ class TestReading:
         """Files of another form, unknown chips, and the same thing measured twice are refused."""
         with pytest.raises(BadInputError, match=message):
             read_measured([(text, "p.json")], CHIPS)
+
+    def test_the_example_of_the_documentation(self) -> None:
+        """The profile that docs/costs.md shows is one."""
+        page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text("utf-8")
+        measured = read_measured([(page.split("```json")[1].split("```")[0], "docs/costs.md")], ("h800-sxm",))
+        unit = describe_unit(read_config(*config_text("llama-3-8b")), 0)
+        found = measured.entry("h800-sxm", "bf16", 8192, (unit, 2, 1, 1, 1, "none"))
+        assert found is not None
+        assert found.forward_ms == 4.1
 
     @given(st.text(max_size=60))
     def test_any_text_is_read_or_refused(self, text: str) -> None:

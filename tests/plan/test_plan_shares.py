@@ -40,6 +40,26 @@ class TestDeal:
         assert deal([kind(at_most=2)], 3) is None
 
 
+class TestRounds:
+    def test_sizes(self) -> None:
+        """Rounds of several sequences are dealt so that all sequences are, the small ones filling up."""
+        large, small = Kind(pace_ms=2, fill_ms=2, count=2, sequences=4), Kind(pace_ms=2, fill_ms=2, count=1)
+        dealt = deal([large, small], 19)
+        assert dealt is not None
+        assert sum(m * n * k.sequences for k, row in zip([large, small], dealt, strict=True) for m, n in row) == 19
+
+    def test_multiples(self) -> None:
+        """A kind that takes rounds in groups gets whole groups, or the batch is refused."""
+        groups = Kind(pace_ms=1, fill_ms=4, count=2, multiple=4, at_least=4)
+        assert deal([groups], 24) == (((12, 2),),)
+        assert deal([groups], 26) is None
+
+    def test_too_few_to_run(self) -> None:
+        """A pipeline that would get too few micro-batches to run gets none."""
+        pipeline, chip = Kind(pace_ms=1, fill_ms=4, count=1, at_least=4), kind(1)
+        assert deal([pipeline, chip], 3) == ((), ((3, 1),))
+
+
 kinds = st.lists(
     st.builds(kind, st.integers(1, 9), st.integers(1, 20), st.integers(1, 2), st.integers(1, 9)), min_size=1, max_size=3
 )

@@ -27,18 +27,13 @@ class TestSets:
     def test_alone_paired_and_all(self, build: Any) -> None:
         """Of three classes each alone, each pair and all are tried."""
         classes = [build.chip_class(name) for name in ("north/a", "north/b", "south/c")]
-        names = [tuple(c.name for c in members) for members in class_sets(classes, [build.link()])]
+        names = [tuple(c.name for c in members) for members in class_sets(classes)]
         assert Counter(map(len, names)) == {1: 3, 2: 3, 3: 1}
-
-    def test_no_link(self, build: Any) -> None:
-        """Sites that no long link joins are not tried together."""
-        classes = [build.chip_class(name) for name in ("north/a", "south/c")]
-        assert [len(members) for members in class_sets(classes, [])] == [1, 1]
 
     def test_many_classes(self, build: Any) -> None:
         """Of many classes there are no pairs, but each site's and all."""
         classes = [build.chip_class(f"{site}/{chip}") for site in ("north", "south") for chip in "abc"]
-        assert Counter(map(len, class_sets(classes, [build.link()]))) == {1: 6, 3: 2, 6: 1}
+        assert Counter(map(len, class_sets(classes))) == {1: 6, 3: 2, 6: 1}
 
 
 class TestNodes:
@@ -60,6 +55,19 @@ class TestPlans:
         used = [tuple(sorted(nodes_used(plan, classes).items())) for plan in plans]
         assert {(("north/fast", 1),), (("north/fast", 2),), (("south/slow", 1),)} <= set(used)
         assert any(len(nodes) == 2 for nodes in used)
+
+    def test_no_link(self, build: Any) -> None:
+        """Sites that no long link joins are planned apart only."""
+        classes = [build.chip_class("north/fast", nodes=1), build.chip_class("south/slow", nodes=1)]
+        plans = sized_plans(build.job(), build.shape(), classes, [])
+        assert {len(nodes_used(plan, classes)) for plan in plans} == {1}
+
+    def test_a_single_node_is_its_own_network(self, build: Any) -> None:
+        """A plan on one node of many is as fast as if the fleet had only that node."""
+        large, small = (build.chip_class(nodes=count, nic_gbps=5.0) for count in (4, 1))
+        plans = sized_plans(build.job(), build.shape(), [large], [])
+        alone = sized_plans(build.job(), build.shape(), [small], [])[0].prediction
+        assert min(plans, key=lambda plan: plan.world_size).prediction.step_ms == alone.step_ms
 
     def test_limits_of_the_job(self, build: Any) -> None:
         """What the job says of chips holds in every size."""

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from argosy.plan.layouts import Layout, Run
-from argosy.plan.templates import make_template, needed_gb, rhythm, stages_of
+from argosy.plan.places import needed_gb
+from argosy.plan.stages import stages_of
+from argosy.plan.templates import make_template, rhythm
 
 
 def layout(*runs: Any, **more: Any) -> Layout:

@@ -15,7 +15,7 @@ from argosy.control.change import AttemptGone, TimersDone, Unreserved
 from argosy.simulate.soak import live
 from support.lives import judged
 
-SEEDS, AT_ONCE = 1_000, 100
+SEEDS, AT_ONCE = 1_000, 125
 HUNTED, EVENTS_HUNTED = range(40), 500
 
 
@@ -33,6 +33,7 @@ def found() -> str:
 
 @pytest.mark.slow
 class TestLives:
+    @pytest.mark.timeout(1800)
     @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
     def test_no_rule_is_broken(self, first):
         """Through at least 2,000 events and 20 faults of 5 kinds every rule holds and every job comes to its end."""

@@ -13,7 +13,7 @@ class PlainOrder(Order):
     def __init__(self, state):
         super().__init__(state)
         self.table, self.queued, self.closed = state.lanes.table, set(), {}
-        self.without, self.tier = [], {}
+        self.tier, self.ran = {}, set(state.attempts)
         for lane in state.lanes.row.values():
             self.put(lane)
 
@@ -168,6 +168,22 @@ class PlainOrder(Order):
         """Remember nothing."""
 
     def owed(self, lane):
-        """List the usable rungs that the queue owns."""
-        levels = len(self.state.quota.rows[self.state.lanes.keys[lane][0]].path)
-        return [(index, depth) for index, depth in self.may_use if depth < levels]
+        """List the usable rungs that the queue owns, or would if lower priorities gave way."""
+        return [(index, depth) for index, depth in self.may_use if self.is_owed(lane, index, depth)]
+
+    def is_owed(self, lane, index, depth):
+        """Say whether nodes may be freed for a rung."""
+        state = self.state
+        queue, number = state.lanes.keys[lane][:2]
+        row = state.quota.rows[queue]
+        if depth < len(row.path):
+            return True
+        jobs = [state.jobs[attempt.job] for attempt in state.attempts.values() if attempt.id in self.ran]
+        if not any(state.queue_of(job) == queue and job.claim.priority < -self.head(lane)[0] for job in jobs):
+            return False
+        normalised = len(state.quota.kinds) - 1
+        return all(
+            need <= row.own[kind] and row.held[kind] <= row.own[kind]
+            for kind, need in state.shapes[number].needs[index]
+            if kind != normalised or row.own[kind] > 0
+        )

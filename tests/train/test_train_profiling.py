@@ -55,7 +55,7 @@ class TestMeasure:
         one, two = (
             next(
                 e
-                for e in measure(asked(degrees=(tp,), recomputes=("none",), microbatch_sizes=(1,)), tp)
+                for e in measure(asked(degrees=(tp,), recomputes=("none",), microbatch_sizes=(1,), seconds=0.05), tp)
                 if "layer" in e.unit
             )
             for tp in (1, 2)

@@ -21,7 +21,7 @@ from argosy.plan.explain import marked, share_text, size_text
 from argosy.plan.explanation import Explanation, explanation
 
 WIDTH = 110
-EASED_SHARE_MIN, BINDING_MAX, LEFT_OUT_MAX = 0.0005, 4, 5
+EASED_SHARE_MIN, BINDING_MAX, LEFT_OUT_MAX, CHOICES_MAX = 0.0005, 4, 5, 14
 
 
 def show_plans(inputs: Inputs, plans: Sequence[Plan], told: Explanation | None, *, as_json: bool) -> None:
@@ -50,27 +50,27 @@ def print_explanation(screen: Console, told: Explanation, plan: Plan) -> None:
     table.add_column("a step", justify="right")
     if any(choice.price_change is not None for choice in told.choices):
         table.add_column("a token", justify="right")
-    for row in choice_rows(told, plan):
+    for row in choice_rows(told, plan)[:CHOICES_MAX]:
         table.add_row(*row[: len(table.columns)])
     screen.print()
     screen.print(table)
+    if len(told.choices) > CHOICES_MAX:
+        screen.print(f"and {len(told.choices) - CHOICES_MAX} more choices that matter less; --json lists them.")
     screen.print()
     for line in explanation_lines(told, plan):
         screen.print(Text(line, overflow="fold"))
 
 
-def choice_rows(told: Explanation, plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Write choices as rows of the table."""
-    for choice in told.choices:
+def choice_rows(told: Explanation, plan: Plan) -> list[tuple[str, ...]]:
+    """Write choices as rows of the table, those that change the step most first."""
+    rows: list[tuple[str, ...]] = []
+    for choice in sorted(told.choices, key=lambda choice: -abs(choice.change or 0.0)):
         large = f"{' and '.join(choice.too_large)} do{'' if len(choice.too_large) > 1 else 'es'} not fit"
         other = "; ".join(filter(None, [choice.instead, large if choice.too_large else ""]))
-        yield (
-            choice.name,
-            choice.here,
-            other or "nothing else that fits",
-            "" if choice.change is None else marked(change_text(choice.change), plan.emulated),
-            "" if choice.price_change is None else change_text(choice.price_change),
-        )
+        step = "" if choice.change is None else marked(change_text(choice.change), plan.emulated)
+        token = "" if choice.price_change is None else change_text(choice.price_change)
+        rows.append((choice.name, choice.here, other or "nothing else that fits", step, token))
+    return rows
 
 
 def explanation_lines(told: Explanation, plan: Plan) -> Iterator[str]:

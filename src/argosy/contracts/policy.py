@@ -39,9 +39,9 @@ class Queue:
 
     parent: a queue whose children this one shares with; empty for the top. guarantee: chips it owns, by kind; a parent
     that states none owns what its children own. borrow, lend: the most it takes from, or gives to, others by kind; no
-    entry means no limit. notice_s: what its borrowers are given before lent chips are taken back, and its own jobs at the
-    end of a round. order: `strict` lets nothing pass a blocked job within a chip kind; the TIMED_ORDERS deal its chips
-    anew every round. state: `closed` takes no new jobs, `draining` also starts none.
+    entry means no limit. notice_s: what its borrowers are given before lent chips are taken back, and its own jobs at
+    the end of a round. order: `strict` lets nothing pass a blocked job within a chip kind; the TIMED_ORDERS deal its
+    chips anew every round. state: `closed` takes no new jobs, `draining` also starts none.
     """
 
     name: str

@@ -12,9 +12,10 @@ EMULATED, HOST = "emulated", "host"
 class RankOp:
     """One operation of one rank.
 
-    kind: F, B, W (weights' part of backward), X (exchange of a unit's gradient) or U (update). stage: of F, B, W; a rank
-    may run several. step: counted from 1 since the clock's start. start_ms, end_ms: the host's time since then; virtual
-    ones are emulated and None on real chips. For X only virtual times are known, so start_ms and end_ms repeat them.
+    kind: F, B, W (weights' part of backward), X (exchange of a unit's gradient) or U (update). stage: of F, B, W; a
+    rank may run several. step: counted from 1 since the clock's start. start_ms, end_ms: the host's time since then;
+    virtual ones are emulated and None on real chips. For X only virtual times are known, so start_ms and end_ms repeat
+    them.
     """
 
     kind: str

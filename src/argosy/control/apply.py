@@ -10,7 +10,6 @@ from typing import Any
 from argosy.contracts.policy import NORMALISED
 from argosy.control import change as ch
 from argosy.control.decay import faded
-from argosy.control.lanes import Lanes
 from argosy.control.quota import QuotaTree
 from argosy.control.shapes import Shapes
 from argosy.control.state import AttemptState, JobState, QueueUse, Reservation, State
@@ -31,7 +30,8 @@ def rebuild(state: State) -> None:
     """Work out the quota tree, shapes and groups anew, after policy or pools changed or a snapshot was read."""
     kinds = tuple(sorted({pool.kind for pool in state.nodes.pools} | _named_kinds(state)))
     state.quota = QuotaTree(state.policy, kinds)
-    state.shapes, state.waiting, state.lanes = Shapes(len(state.quota.kinds)), {}, Lanes()
+    state.shapes, state.waiting = Shapes(len(state.quota.kinds)), {}
+    state.lanes.clear()
     state.shape_of = {}
     state.holding = [set() for _ in state.nodes.pools]
     for attempt in state.attempts.values():

@@ -23,7 +23,7 @@ from argosy.control.state import AttemptState, JobState
 from argosy.control.work import Work
 
 # What a job becomes when the last of its nodes is free: back in its queue, or ended so.
-REQUEUED = frozenset({"round", "preempted", "maintenance", "drained", "lost nodes", "retry"})
+REQUEUED = frozenset({"round", "moved", "preempted", "maintenance", "drained", "lost nodes", "retry"})
 BACKOFF_DOUBLINGS_MAX = 30
 
 Parts = tuple[tuple[int, ...], ...]

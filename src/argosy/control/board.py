@@ -4,7 +4,10 @@ Most groups stay blocked; they are passed over here, and only those that could s
 some held are handed back. Reads and writes the arrays of a `Board` alone; must not know jobs, nodes or policy.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from numba import njit
 
 from argosy.contracts.compiled import compiled
 from argosy.control.lanes import (
@@ -31,11 +34,20 @@ DONE, START, HELP, LOOK = range(4)
 OWN, HELD, MOST, CLAIM, KEPT = range(5)
 """Of a queue by kind: what it owns, holds, may hold at most, claims of its parent, and does not lend."""
 USED, CAPACITY = 1, 2
-STRICT, DRAINING, LEVELS = range(3)
+STRICT, DRAINING, LEVELS, LOWEST = range(4)
 HEAD, END, ROOM = range(3)
 POOL, LEVEL, NODES = range(3)
 LACK_QUEUE, LACK_DEPTH, LACK_POOL, LACK_LEVEL, LACK_NODES, LACK_PRIORITY, LACK_CODE, LACK_BEFORE = range(8)
+EVERY_LEVEL = -1
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 FAR = 2**40
+
+
+def _inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Compile a function into those that call it: handing on a board costs more than what most of them do."""
+    made: Callable[_P, _R] = njit(forceinline=True)(function)
+    return made
 
 
 class Board(NamedTuple):
@@ -43,7 +55,8 @@ class Board(NamedTuple):
 
     lanes: see `control.lanes`. line, ends: rows of lanes in order, a stretch for each queue, from HEAD to END with ROOM
     behind. quota: by OWN..KEPT, queue, kind; top: the sum of all by HELD, USED, CAPACITY, kind. paths: of each queue,
-    itself and those above it. share: past and present use over weight. queues: STRICT, DRAINING, LEVELS. counts, first:
+    itself and those above it. share: past and present use over weight. queues: STRICT, DRAINING, LEVELS,
+    LOWEST (priority of what runs). counts, first:
     rungs of a shape among needs and part_start, which points into parts (POOL, LEVEL, NODES). largest: free nodes of
     the fullest domain by pool and level; withheld: see `Room`. lacked: (nodes, end) for which a search
     by pool and level found nothing. holds, ready, wanted: by pool. closed, closing, closures: pools that a strict
@@ -83,7 +96,7 @@ class Board(NamedTuple):
     clock: Array
 
 
-@compiled
+@_inlined
 def _depth(board: Board, queue: int, rung: int) -> int:
     """Say how far up a rung is entitled, as `QuotaTree.depth`."""
     levels, last = int(board.queues[queue, LEVELS]), board.needs.shape[1] - 1
@@ -99,7 +112,7 @@ def _depth(board: Board, queue: int, rung: int) -> int:
     return levels
 
 
-@compiled
+@_inlined
 def _allowed(board: Board, queue: int, rung: int, depth: int) -> bool:
     """Say whether no limit below the level where a rung is entitled forbids it, as `QuotaTree.excess`."""
     last, nowhere = board.needs.shape[1] - 1, depth == board.queues[queue, LEVELS]
@@ -119,7 +132,7 @@ def _allowed(board: Board, queue: int, rung: int, depth: int) -> bool:
     return True
 
 
-@compiled
+@_inlined
 def _is_closed(board: Board, queue: int, rung: int) -> bool:
     """Say whether a job ahead in a strict queue waits for a pool of a rung."""
     if board.closures[queue] == 0:
@@ -130,7 +143,7 @@ def _is_closed(board: Board, queue: int, rung: int) -> bool:
     return False
 
 
-@compiled
+@_inlined
 def _may_borrow(board: Board, pool: int, rank: int, end_us: int) -> bool:
     """Say whether some node that is kept from others may be used by a job of this rank that ends then."""
     soon_us = min(end_us, board.clock[0] + HORIZON_US) if end_us >= FOREVER else end_us
@@ -138,7 +151,7 @@ def _may_borrow(board: Board, pool: int, rank: int, end_us: int) -> bool:
     return bool(rank < kept[1] or end_us <= kept[2] or soon_us <= kept[3])
 
 
-@compiled
+@_inlined
 def _has_room(board: Board, rung: int, rank: int, end_us: int) -> bool:
     """Say whether a search for free nodes is worth it for a job that holds none and ends then."""
     for part in range(board.part_start[rung], board.part_start[rung + 1]):
@@ -156,7 +169,7 @@ def _has_room(board: Board, rung: int, rank: int, end_us: int) -> bool:
     return True
 
 
-@compiled
+@_inlined
 def _rate(board: Board, lane: int) -> int:
     """Judge all rungs of a group by quota and by order; give the least depth."""
     queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
@@ -170,7 +183,7 @@ def _rate(board: Board, lane: int) -> int:
     return least
 
 
-@compiled
+@_inlined
 def _fit(board: Board, lane: int) -> bool:
     """Judge the usable rungs by free nodes; say whether one that its tier allows may start."""
     shape, able = board.lanes[lane, SHAPE], False
@@ -189,7 +202,7 @@ def _fit(board: Board, lane: int) -> bool:
     return able
 
 
-@compiled
+@_inlined
 def _compare_shares(board: Board, one: int, other: int) -> int:
     """Compare the shares of two queues, outermost ancestors first; the shorter path is less."""
     levels_one, levels_other = board.queues[one, LEVELS], board.queues[other, LEVELS]
@@ -201,7 +214,7 @@ def _compare_shares(board: Board, one: int, other: int) -> int:
     return int(levels_one - levels_other)
 
 
-@compiled
+@_inlined
 def _goes_before(board: Board, one: int, other: int) -> bool:
     """Say whether one queue's first group goes before another's."""
     mine, theirs = board.line[board.ends[one, HEAD]], board.line[board.ends[other, HEAD]]
@@ -212,7 +225,7 @@ def _goes_before(board: Board, one: int, other: int) -> bool:
     return shares < 0 if shares != 0 else bool(board.lanes[mine, NUMBER] < board.lanes[theirs, NUMBER])
 
 
-@compiled
+@_inlined
 def _has_any(board: Board, queue: int) -> bool:
     """Say whether a line has a group left; those that died are passed over."""
     while board.ends[queue, HEAD] < board.ends[queue, END]:
@@ -222,7 +235,7 @@ def _has_any(board: Board, queue: int) -> bool:
     return False
 
 
-@compiled
+@_inlined
 def _first_two(board: Board) -> tuple[int, int]:
     """Find the queue whose first group goes before all others, and the one after it; -1 where there is none."""
     best, second = -1, -1
@@ -236,7 +249,7 @@ def _first_two(board: Board) -> tuple[int, int]:
     return best, second
 
 
-@compiled
+@_inlined
 def _stands_before(board: Board, one: int, other: int, strict: int) -> bool:
     """Say whether one group of a queue goes before another; a strict queue's tiers don't count within it."""
     for column in (TIER, PRIORITY):
@@ -273,14 +286,15 @@ def line_up(board: Board, lane: int) -> bool:
     return True
 
 
-@compiled
-def lack_of(board: Board, queue: int, rung: int, depth: int, priority: int) -> int:
+@_inlined
+def _lack_of(board: Board, queue: int, rung: int, depth: int, priority: int) -> int:
     """Say what is known of freeing nodes for a rung of one part: -1 nothing, 0 that it can't be done, or a code why."""
     part = board.parts[board.part_start[rung]]
     place = board.last_lack[queue]
     while place >= 0:
         lack = board.lacks[place]
-        if lack[LACK_DEPTH] == depth and lack[LACK_POOL] == part[POOL] and lack[LACK_LEVEL] == part[LEVEL]:
+        near = lack[LACK_LEVEL] == part[LEVEL] or lack[LACK_LEVEL] == EVERY_LEVEL
+        if lack[LACK_DEPTH] == depth and lack[LACK_POOL] == part[POOL] and near:
             code = int(lack[LACK_CODE])
             more, rank = part[NODES] - lack[LACK_NODES], priority - lack[LACK_PRIORITY]
             if (code == 0 and more >= 0 and rank <= 0) or (code > 0 and more == 0 and rank == 0):
@@ -289,26 +303,44 @@ def lack_of(board: Board, queue: int, rung: int, depth: int, priority: int) -> i
     return -1
 
 
-@compiled
-def _may_reclaim(board: Board, lane: int) -> bool:
-    """Say whether nodes might be freed for a group; notes what is known of why not."""
-    if board.clock[1] == 0:
+@_inlined
+def _is_owed(board: Board, lane: int, rung: int, depth: int) -> bool:
+    """Say whether nodes may be freed for a rung.
+
+    It is entitled somewhere, or within its queue's own guarantee if somebody of lower priority there gave way.
+    """
+    queue = board.lanes[lane, QUEUE]
+    if depth < board.queues[queue, LEVELS]:
+        return True
+    if board.queues[queue, LOWEST] >= -board.lanes[lane, PRIORITY]:
         return False
-    queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
-    levels, priority = board.queues[queue, LEVELS], -board.lanes[lane, PRIORITY]
-    for index in range(board.counts[shape]):
-        if board.usable[index] and board.depth[index] < levels:
-            rung = board.first[shape] + index
-            if board.part_start[rung + 1] - board.part_start[rung] > 1:
-                return True
-            known = lack_of(board, queue, rung, board.depth[index], priority)
-            if known < 0:
-                return True
-            board.lanes[lane, CODE] = max(board.lanes[lane, CODE], known)
-    return False
+    last = board.needs.shape[1] - 1
+    for kind in range(last + 1):
+        need, own = board.needs[rung, kind], board.quota[OWN, queue, kind]
+        if need > 0 and (kind < last or own > 0) and max(need, board.quota[HELD, queue, kind]) > own:
+            return False
+    return True
 
 
 @compiled
+def mark_owed(board: Board, lane: int) -> bool:
+    """Mark in `fits` the usable rungs that nodes might be freed for; notes what is known of why not."""
+    queue, shape, some = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE], False
+    for index in range(board.counts[shape]):
+        rung, depth = board.first[shape] + index, board.depth[index]
+        board.fits[index] = 0
+        if board.usable[index] and _is_owed(board, lane, rung, depth):
+            alone, known = board.part_start[rung + 1] - board.part_start[rung] == 1, -1
+            if alone:
+                known = _lack_of(board, queue, rung, depth, -board.lanes[lane, PRIORITY])
+            if known < 0:
+                board.fits[index], some = 1, True
+            else:
+                board.lanes[lane, CODE] = max(board.lanes[lane, CODE], known)
+    return some
+
+
+@_inlined
 def _may_hold(board: Board, lane: int) -> bool:
     """Say whether a gang's best usable rung lies in pools where another may have nodes held."""
     shape = board.lanes[lane, SHAPE]
@@ -326,7 +358,7 @@ def _may_hold(board: Board, lane: int) -> bool:
     return False
 
 
-@compiled
+@_inlined
 def _want(board: Board, lane: int) -> None:
     """Note the pools that a blocked group could use, had they enough free nodes."""
     shape = board.lanes[lane, SHAPE]
@@ -339,7 +371,7 @@ def _want(board: Board, lane: int) -> None:
                 board.wanted[board.parts[part, POOL]] = 1
 
 
-@compiled
+@_inlined
 def _close(board: Board, lane: int) -> None:
     """Close the pools of a blocked group to those behind it in a strict queue."""
     queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
@@ -352,7 +384,7 @@ def _close(board: Board, lane: int) -> None:
             board.closures[queue] += 1
 
 
-@compiled
+@_inlined
 def _set_back(board: Board, lane: int) -> int:
     """Try a group that can't start with more borrowing later, else find it blocked: DONE, or HELP if it may need it."""
     queue, shape, deeper = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE], FAR
@@ -367,13 +399,13 @@ def _set_back(board: Board, lane: int) -> int:
     board.lanes[lane, CODE], board.lanes[lane, CLOSED] = SEEN, board.closures[queue]
     helped = board.lanes[lane, HOLDS] > 0 or _may_hold(board, lane)
     # Asked in any case, since it notes why nothing is freed.
-    helped = _may_reclaim(board, lane) or helped
+    helped = (board.clock[1] > 0 and mark_owed(board, lane)) or helped
     if board.queues[queue, STRICT]:
         _close(board, lane)
     return HELP if helped else DONE
 
 
-@compiled
+@_inlined
 def _judge(board: Board, lane: int) -> int:
     """Judge one group: START or HELP if there is something to do for it, else DONE."""
     least = _rate(board, lane)
@@ -384,7 +416,7 @@ def _judge(board: Board, lane: int) -> int:
     return START if _fit(board, lane) else _set_back(board, lane)
 
 
-@compiled
+@_inlined
 def _take_first(board: Board, queue: int) -> int:
     """Take the first group out of a line."""
     lane = board.line[board.ends[queue, HEAD]]

@@ -29,14 +29,16 @@ EXACT_JOBS_MAX = 250
 CROWD = 2.0
 """Of all wishes only the worthiest that fill the nodes this many times are packed."""
 TINY = 1e-6
+SLACK = 1e-3
+"""Added to limits of whole numbers, so that a solver's rounding breaks none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """All ways to run some jobs. Those up to `fixed` have a row for each way, sorted by job; jobs are in order of age.
+    """All ways to run some jobs. Those up to `kept` have a row for each way, sorted by job; jobs are in order of age.
 
     job: its index. takes: of each resource. speed: of the job's best speed. pace: share of what the job has left that
-    a second does. stays: the job runs so now; fixed: and has to go on so.
+    a second does. stays: the job runs so now; fixed: and has to go on so; kept: some way of the job has to be chosen.
 
     left_s: what each job needs at its best speed; had: the share of its best speed that it had so far. room: of each
     resource. start_s: what a start costs of a round of round_s seconds.
@@ -48,6 +50,7 @@ class Ways:
     pace: Array
     stays: npt.NDArray[np.bool_]
     fixed: npt.NDArray[np.bool_]
+    kept: npt.NDArray[np.bool_]
     left_s: Array
     had: Array
     room: Array
@@ -90,17 +93,20 @@ def pack(ways: Ways, worth: Array) -> list[int]:
     if not len(kept):
         return fixed
     one, room = _limits(ways, kept)
+    must = np.maximum.reduceat(ways.kept[kept], np.flatnonzero(np.diff(ways.job[kept], prepend=-1)))
     found = milp(
         -worth[kept] / worth[kept].max(),
         constraints=LinearConstraint(
-            vstack([one, room]), -np.inf, np.concatenate([np.ones(one.shape[0]), ways.room_left])
+            vstack([one, room]),
+            np.concatenate([must - SLACK, np.zeros(room.shape[0])]),
+            np.concatenate([np.ones(one.shape[0]), ways.room_left]) + SLACK,
         ),
         integrality=np.ones(len(kept)),
         bounds=Bounds(0, 1),
         options={"mip_rel_gap": 1e-4, **BOUNDED},
     )
     if found.x is None:
-        return fixed + _greedy(ways, worth)
+        return fixed + _greedy(ways, np.where(ways.kept & ways.stays, worth.max() + 1.0, worth))
     return [*fixed, *kept[found.x > 0.5].tolist()]
 
 
@@ -119,7 +125,7 @@ def _in_the_crowd(ways: Ways, worth: Array) -> npt.NDArray[np.bool_]:
         some = some[np.argsort(-worth[some] / ways.takes[some, resource], kind="stable")]
         filled = np.cumsum(ways.takes[some, resource]) - ways.takes[some, resource]
         kept[some[filled < CROWD * room[resource]]] = True
-    return kept
+    return kept | (ways.kept & ways.open)
 
 
 def _limits(ways: Ways, kept: Numbers) -> tuple[csr_array, csr_array]:
@@ -143,15 +149,18 @@ def _greedy(ways: Ways, worth: Array) -> list[int]:
 
 
 def _first_come(ways: Ways) -> list[int]:
-    """Give each job in order of age its fastest way that fits; the first that finds none ends the round's line."""
-    room, found = ways.room_left, np.flatnonzero(ways.fixed).tolist()
+    """Give each job in order of age its fastest way that fits; one that finds none closes what it waits for."""
+    room: Array = ways.room_left
+    found: list[int] = np.flatnonzero(ways.fixed).tolist()
     for job in np.unique(ways.job[ways.open]).tolist():
-        rows = np.flatnonzero((ways.job == job) & (ways.takes <= room).all(axis=1))
-        if not len(rows):
-            break
-        best = int(rows[np.argmax(ways.speed[rows] * ways.useful[rows])])
-        room -= ways.takes[best]
-        found.append(best)
+        own = np.flatnonzero(ways.job == job)
+        rows = own[(ways.takes[own] <= room).all(axis=1)]
+        if len(rows):
+            best = int(rows[np.argmax(ways.speed[rows] * ways.useful[rows])])
+            room = room - ways.takes[best]
+            found.append(best)
+        else:
+            room = np.where((ways.takes[own] > 0).any(axis=0), 0.0, room)
     return found
 
 
@@ -176,8 +185,12 @@ def _soonest_end(ways: Ways) -> list[int]:
         ]
     )
     jobs_here = one.shape[0]
-    upper = np.concatenate([np.ones(jobs_here), ways.room, np.zeros(jobs_here + len(ways.room)), np.full(jobs, np.inf)])
-    lower = np.concatenate([np.full(len(upper) - jobs, -np.inf), _feasible(ways)])
+    upper = np.concatenate(
+        [np.ones(jobs_here) + SLACK, ways.room + SLACK, np.zeros(jobs_here + len(ways.room)), np.full(jobs, np.inf)]
+    )
+    must = np.maximum.reduceat(ways.kept, np.flatnonzero(np.diff(ways.job, prepend=-1))) - SLACK
+    free = np.full(len(upper) - jobs - jobs_here, -np.inf)
+    lower = np.concatenate([must, free, _feasible(ways)])
     found = milp(
         # Of rounds with the same end, the one that does most.
         np.concatenate([-1e-5 * now, np.zeros(count), [1.0]]),

@@ -26,6 +26,10 @@ class Lanes:
     """The rows of all groups of waiting jobs. keys: the group of each row, also of a dead one."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all groups."""
         self.table: Array = np.zeros((64, COLUMNS), np.int64)
         self.table[:, QUEUE] = -1
         self.keys: list[GroupKey] = []

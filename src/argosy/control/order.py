@@ -8,7 +8,7 @@ the pass moves the state. Must not know how nodes are found.
 import numpy as np
 
 from argosy.contracts.policy import TIMED_ORDERS
-from argosy.control.board import CLAIM, END, HEAD, HELD, ROOM, Board, advance, lack_of, line_up, set_tiers
+from argosy.control.board import CLAIM, END, HEAD, HELD, ROOM, Board, advance, line_up, mark_owed, set_tiers
 from argosy.control.decay import average, faded
 from argosy.control.lanes import (
     CLOSED,
@@ -18,12 +18,12 @@ from argosy.control.lanes import (
     PRIORITY,
     QUEUE,
     SEEN,
-    SHAPE,
     TIER,
     UNSEEN,
     Array,
     GroupKey,
 )
+from argosy.control.nodes import FOREVER
 from argosy.control.quota import Amounts
 from argosy.control.room import Room
 from argosy.control.state import BLOCKED, Blocked, QueueUse, State
@@ -81,15 +81,9 @@ class Order:
 
     def owed(self, lane: int) -> list[tuple[int, int]]:
         """List those usable rungs, with depth, that the queue owns and that something might be freed for."""
-        levels = len(self.state.quota.rows[self.state.lanes.keys[lane][0]].path)
-        return [row for row in self.usable(lane) if row[1] < levels and not self._lacking(lane, *row)]
-
-    def _lacking(self, lane: int, index: int, depth: int) -> bool:
-        """Say whether it is known that nothing is freed for a rung of one part."""
-        board, queue = self.board, int(self.board.lanes[lane, QUEUE])
-        rung = int(board.first[board.lanes[lane, SHAPE]]) + index
-        alone = board.part_start[rung + 1] - board.part_start[rung] == 1
-        return bool(alone) and lack_of(board, queue, rung, depth, -int(board.lanes[lane, PRIORITY])) >= 0
+        usable = self.usable(lane)
+        mark_owed(self.board, lane)
+        return [(index, depth) for index, depth in usable if self.board.fits[index]]
 
     def note(self, lane: int, found: Blocked) -> None:
         """Say what was found for a blocked group."""
@@ -208,9 +202,10 @@ def _lay_out(state: State, room: Room) -> Board:
     quota, shapes, policy = state.quota, state.shapes, state.policy
     queues, pools, kinds = len(quota.rows), len(state.nodes.pools), len(quota.kinds)
     rungs = max(1, shapes.longest)
+    lowest = _lowest(state)
     lists = [
-        (queue.order == "strict", queue.state == "draining" or queue.order in TIMED_ORDERS, levels)
-        for queue, levels in zip(policy.queues, quota.levels.tolist(), strict=True)
+        (queue.order == "strict", queue.state == "draining" or queue.order in TIMED_ORDERS, levels, least)
+        for queue, levels, least in zip(policy.queues, quota.levels.tolist(), lowest, strict=True)
     ]
     return Board(
         lanes=state.lanes.table,
@@ -243,6 +238,16 @@ def _lay_out(state: State, room: Room) -> Board:
         fits=np.zeros(rungs, np.int64),
         clock=np.array([state.now_us, policy.reclaim.at_most > 0, policy.reservations], np.int64),
     )
+
+
+def _lowest(state: State) -> list[int]:
+    """Give the lowest priority of what each queue runs."""
+    lowest = [FOREVER] * len(state.quota.rows)
+    for attempt in state.attempts.values():
+        job = state.jobs[attempt.job]
+        queue = state.queue_of(job)
+        lowest[queue] = min(lowest[queue], job.claim.priority)
+    return lowest
 
 
 def _past(state: State, queue: str) -> int:

@@ -54,26 +54,31 @@ def split(rung: Rung, numbers: tuple[int, ...]) -> Parts:
 def borrowed_nodes(state: State, job: JobState, pool: int) -> list[int]:
     """List free nodes that are withheld from others but not from this job: held for it, or free for long enough."""
     nodes, end_us = state.nodes, end_of(state, job)
+    withheld = nodes.withheld[pool]
+    if not withheld:
+        return []
     window_end_us = min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
+    rank = _rank(state, job)
     passes: dict[str, bool] = {"": True, job.id: True}
-    found = []
-    for number in nodes.withheld[pool]:
-        if window_end_us > nodes.until_us[number] or number in job.avoid:
-            continue
-        lock = nodes.lock[number]
-        if lock not in passes:
-            passes[lock] = outranks(state, job, state.reservations[lock])
-        if passes[lock] or end_us <= nodes.lock_until[number]:
-            found.append(number)
-    return sorted(found)
+    for lock in {nodes.lock[number] for number in withheld} - set(passes):
+        passes[lock] = _gives_way(state, state.reservations[lock], rank)
+    return sorted(
+        number
+        for number in withheld
+        if window_end_us <= nodes.until_us[number]
+        and (passes[nodes.lock[number]] or end_us <= nodes.lock_until[number])
+        and number not in job.avoid
+    )
 
 
 def outranks(state: State, job: JobState, reservation: Reservation) -> bool:
     """Say whether a job goes before the one nodes are held for: entitled before borrowing, then priority."""
-    if reservation.pinned:
-        return False
-    other = state.jobs[reservation.job]
-    return _rank(state, job) < _rank(state, other)
+    return _gives_way(state, reservation, _rank(state, job))
+
+
+def _gives_way(state: State, reservation: Reservation, rank: tuple[int, int]) -> bool:
+    """Say whether what is held may be used by jobs of a rank."""
+    return not reservation.pinned and rank < _rank(state, state.jobs[reservation.job])
 
 
 def _rank(state: State, job: JobState) -> tuple[int, int]:

@@ -67,7 +67,24 @@ def make_plan(state: State, job: JobState, rung: Rung, depth: int, candidates: C
         open_to = candidates.of(job, need, depth, part.pool, part.level)
         if not _free_part(state, job, part, open_to, plan):
             return None
-    return plan
+    return plan if _is_within(state, job, rung, depth, plan) else Plan()
+
+
+def _is_within(state: State, job: JobState, rung: Rung, depth: int, plan: Plan) -> bool:
+    """Say whether a queue that is not entitled as it is stays within what it owns once lower priorities gave way."""
+    queue = state.queue_of(job)
+    own = [victim for victim in plan.taken.values() if victim.queue == queue]
+    if depth < len(state.quota.rows[queue].path) and not own:
+        return True
+    spared: dict[int, int] = {}
+    for number in (number for victim in own for number in victim.nodes):
+        pool = state.nodes.pool[number]
+        spared[pool] = spared.get(pool, 0) + state.nodes.pools[pool].chips_per_node
+    lost: dict[int, int] = {}
+    for pool, count in spared.items():
+        kind = state.kind_of_pool(pool)
+        lost[kind] = lost.get(kind, 0) + count
+    return state.quota.depth(queue, state.amounts_of(rung), state.quota.amounts(lost)) == 0
 
 
 def _free_part(state: State, job: JobState, part: RungPart, open_to: Table, plan: Plan) -> bool:

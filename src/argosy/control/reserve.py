@@ -159,7 +159,7 @@ class Outlook:
         for pool, gone in by_pool.items():
             if pool in self._views:
                 view = self._views[pool]
-                view.times[np.isin(view.numbers, gone)] = NEVER
+                view.times[np.searchsorted(view.numbers, gone)] = NEVER
 
 
 def _free_times(state: State, pool: int, numbers: list[int], job: str) -> list[int]:

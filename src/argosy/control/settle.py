@@ -87,7 +87,9 @@ class Helper:
                 self._count_reclaim(plan)
                 return said
             if len(shape.parts[index]) == 1 and (plan is None or said.code) and not job.avoid:
-                self.order.lacks(lane, depth, shape.parts[index][0], said)
+                part = shape.parts[index][0]
+                least = part if said.code else self.candidates.least(job, shape.needs[index], depth, part)
+                self.order.lacks(lane, depth, least, said)
             noted = said if said.code else noted
         return noted
 

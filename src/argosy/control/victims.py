@@ -6,6 +6,7 @@ Reads the state and changes nothing. Must not know which of them are cheapest.
 from dataclasses import dataclass, field
 
 from argosy.contracts.policy import SECOND_US
+from argosy.control.board import EVERY_LEVEL
 from argosy.control.domains import Domain
 from argosy.control.quota import Amounts
 from argosy.control.rungs import Rung
@@ -75,6 +76,14 @@ class Candidates:
             self._tables[key] = _table(state, self._over(queue, depth, pool), pool, level)
         return self._tables[key]
 
+    def least(self, job: JobState, need: Amounts, depth: int, part: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Give the least part (pool, level, nodes) that fails too where this one can't be freed."""
+        pool, level, nodes = part
+        found = self.of(job, need, depth, pool, level)
+        if not found:
+            return pool, EVERY_LEVEL, 1
+        return pool, level, min(nodes, max(domain.free + most for domain, (most, _) in found.items()) + 1)
+
     def _over(self, queue: int, depth: int, pool: int) -> list[Victim]:
         """List the attempts of queues that hold more than they own, of what this queue is entitled to."""
         state, key = self.state, (queue, depth, pool)
@@ -90,15 +99,16 @@ class Candidates:
         return self._borrowed[key]
 
     def _lower(self, job: JobState, need: Amounts, queue: int, pool: int) -> list[Victim]:
-        """List the attempts of lower priority in the job's own queue that it may replace within the guarantee."""
+        """List the attempts of lower priority in the job's own queue, if within the guarantee it may replace some."""
         state = self.state
-        names = []
-        for name in self._by_queue(pool).get(queue, ()):
-            attempt = state.attempts.get(name)
-            lower = attempt is not None and state.jobs[attempt.job].claim.priority < job.claim.priority
-            if attempt is not None and lower and state.quota.depth(queue, need, attempt.amounts) == 0:
-                names.append(name)
-        return self._victims(sorted(names), state.kind_of_pool(pool), LOWER)
+        found = [state.attempts[name] for name in self._by_queue(pool).get(queue, ()) if name in state.attempts]
+        lower = [attempt for attempt in found if state.jobs[attempt.job].claim.priority < job.claim.priority]
+        spared: dict[int, int] = {}
+        for kind, amount in (row for attempt in lower for row in attempt.amounts):
+            spared[kind] = spared.get(kind, 0) + amount
+        if not lower or state.quota.depth(queue, need, tuple(spared.items())) > 0:
+            return []
+        return self._victims(sorted(attempt.id for attempt in lower), state.kind_of_pool(pool), LOWER)
 
     def _victims(self, names: list[str], kind: int, stage: int) -> list[Victim]:
         found = []

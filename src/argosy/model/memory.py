@@ -276,7 +276,7 @@ def _width(shape: ModelShape, unit: int) -> int:
 
 def _mlp_bytes(shape: ModelShape, unit: int, numerics: Numerics, split: Split) -> int:
     # swiglu keeps gate, up, silu(gate) and their product; gelu its input and output; relu its output.
-    kept = {"swiglu": 4, "gelu": 2, "relu": 1}[shape.activation]
+    kept = {"swiglu": 3 if numerics.fused_activation else 4, "gelu": 2, "relu": 1}[shape.activation]
     per_token = _width(shape, unit) * kept * numerics.compute_bytes
     routed = 0
     if shape.experts and shape.has_experts(unit):

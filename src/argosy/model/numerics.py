@@ -23,6 +23,7 @@ class Numerics:
     where it is fused and keeps statistic_bytes for each query instead.
     logits_bytes: kept of each logit until backward; logits_workspace_bytes: held besides while the loss is computed.
     split_logits: the loss works on a TP rank's part of the vocabulary. dropout: one-byte masks are kept.
+    fused_activation: a gated MLP keeps what goes into its activation and what comes out, nothing between.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Numerics:
     logits_workspace_bytes: int = 0
     split_logits: bool = True
     dropout: bool = False
+    fused_activation: bool = False
 
 
 TRAINER = (

@@ -10,10 +10,9 @@ from argosy.plan.explain import marked, rate_text
 from argosy.plan.least import least_step_ms
 from argosy.plan.offers import Offer
 from argosy.plan.predict import Bound, predicted, time_draft
-from argosy.plan.grid import Part
-from argosy.plan.search import Search
+from argosy.plan.search import Part, Search
 
-TIMED_ALONE = 3
+TIMED_ALONE = 1
 BOUND_ROUNDS = 2
 
 

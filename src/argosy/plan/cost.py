@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from argosy.contracts.fleet import Chip, ChipClass
 from argosy.contracts.plan import GRADIENT_BYTES
-from argosy.model.memory import boundary_bytes, rank_parameters, rank_parameters_apart
+from argosy.model.memory import boundary_bytes, rank_parameters_apart
 from argosy.plan.alone import Alone, alone
 from argosy.plan.curves import wire_efficiency
 from argosy.plan.inside import context_ms, expert_ms, gather_ms, tensor_ms
+from argosy.plan.measured import Measured
 from argosy.plan.setting import Setting, Way
 
 # Part of an exchange that shows although it runs beside the products that it belongs to, for both need the chip.
@@ -69,8 +70,9 @@ def unit_cost(setting: Setting, chip_class: ChipClass, unit: int, way: Way, weig
     weight_shards: ranks that share the unit's weights and gather them before use (ZeRO-3). The chip must have a peak
     for the precision.
     """
-    if setting.measured and not chip_class.emulated and setting.measured.covers(chip_class.chip.name):
-        found = measured_cost(setting, chip_class, unit, way)
+    measured = profile_of(setting, chip_class)
+    if measured:
+        found = measured_cost(setting, measured, chip_class, unit, way)
     else:
         found = with_exchanges(setting, chip_class, unit, way, alone(setting, chip_class, unit, way))
     if found is IMPOSSIBLE:
@@ -88,15 +90,21 @@ def impossible(setting: Setting, reason: str) -> UnitCost:
     return IMPOSSIBLE
 
 
-def measured_cost(setting: Setting, chip_class: ChipClass, unit: int, way: Way) -> UnitCost:
+def profile_of(setting: Setting, chip_class: ChipClass) -> Measured | None:
+    """Give the profiles if they have a class's chip, which is then planned by them alone; emulated chips have none."""
+    measured = None if chip_class.emulated else setting.measured
+    return measured if measured and measured.covers(chip_class.chip.name) else None
+
+
+def measured_cost(setting: Setting, measured: Measured, chip_class: ChipClass, unit: int, way: Way) -> UnitCost:
     """Give a unit's measured times, which hold the exchanges inside its stage; a hole is impossible.
 
     Where the weights' part of backward was not measured apart it is half of it.
     """
     asked = (chip_class.chip.name, setting.precision, setting.sequence_length, setting.layout(unit, way))
-    entry = setting.measured.entry(*asked) if setting.measured else None
+    entry = measured.entry(*asked)
     if entry is None:
-        return impossible(setting, setting.measured.hole(*asked) if setting.measured else "there is no profile")
+        return impossible(setting, measured.hole(*asked))
     weight_ms = entry.backward_ms / 2 if entry.weight_ms is None else entry.weight_ms
     return UnitCost(forward_ms=entry.forward_ms, backward_ms=entry.backward_ms, weight_ms=weight_ms)
 
@@ -140,16 +148,18 @@ def with_gathers(
 
 
 def update_ms(setting: Setting, chip_class: ChipClass, units: tuple[int, ...], way: Way, shards: int) -> float:
-    """Time the optimizer's step of a stage's units, sharded over so many ranks.
+    """Time the optimizer's step of a stage's units, sharded over so many ranks; an expert's over EP times fewer.
 
     As measured where the chip has a profile, else bytes moved / memory bandwidth.
     """
-    if setting.measured and not chip_class.emulated and setting.measured.covers(chip_class.chip.name):
+    measured = profile_of(setting, chip_class)
+    if measured:
         asked = (chip_class.chip.name, setting.precision, setting.sequence_length)
-        return sum(setting.measured.update_ms(*asked, setting.layout(unit, way)) for unit in units) / shards
-    parameters = sum(rank_parameters(setting.shape, unit, way.tp, way.ep) for unit in units)
+        return sum(measured.update_ms(*asked, setting.layout(unit, way)) for unit in units) / shards
+    parts = [rank_parameters_apart(setting.shape, unit, way.tp, way.ep) for unit in units]
+    owned = sum(everywhere / shards + experts / max(1, shards // way.ep) for everywhere, experts in parts)
     bandwidth = chip_class.chip.memory_gbytes_s or PLAIN_MEMORY_GBYTES_S
-    return parameters / shards * UPDATE_BYTES / (bandwidth * 1e6)
+    return owned * UPDATE_BYTES / (bandwidth * 1e6)
 
 
 def gradient_bytes(setting: Setting, unit: int) -> tuple[float, float]:

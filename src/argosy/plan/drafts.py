@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.contracts.fleet import ChipClass, LongLink
-from argosy.contracts.plan import Exchange, Plan, Replica, Stage, Wire
-from argosy.plan.cost import gradient_bytes, update_ms
-from argosy.plan.rings import Held, Ring, holder_of, make_ring
+from argosy.contracts.plan import Exchange, Plan, Replica, Wire
+from argosy.plan.cost import gradient_bytes
+from argosy.plan.rings import Held, Ring, Setting, holder_of, make_ring
 from argosy.plan.schedules import choose_schedule
-from argosy.plan.setting import Setting
 from argosy.plan.shares import Kind, deal
-from argosy.plan.tables import worked
-from argosy.plan.templates import Template, crossing_streams, make_template, rejoined, stages_of
+from argosy.plan.stages import stage_update_ms, stages_of
+from argosy.plan.templates import Template, crossing_streams, make_template, rejoined
 
 # The all-reduce of the gradient norm: there and back over the longest wire, and its start.
 BARRIER_START_MS = 0.02
@@ -204,27 +203,13 @@ def make_replica(draft: Draft, plan: Plan, group: Group) -> Replica:
     shards = draft.copies if draft.zero_stage else 1
     return Replica(
         stages=tuple(
-            replace(stage, update_ms=stage_update_ms(draft.setting, plan, group, index, shards))
+            replace(stage, update_ms=stage_update_ms(draft.setting, plan, template, index, shards))
             for index, stage in enumerate(stages_of(draft.setting, template))
         ),
         microbatches=group.microbatches,
         microbatch_size=template.layout.microbatch_size,
         sends=template.sends,
     )
-
-
-def stage_update_ms(setting: Setting, plan: Plan, group: Group, stage: int, shards: int) -> float:
-    """Time the optimizer's step of a stage, worked out once."""
-    layout, cut = group.template.layout, group.template.cut
-    run = layout.places[layout.place_of(stage)]
-    bounds = cut.starts[stage], cut.ends[stage]
-
-    def work() -> float:
-        held = plan.held_units(stages_of(setting, group.template)[stage])
-        kinds = tuple(setting.kind(unit) for unit in held)
-        return update_ms(setting, run.chip_class, kinds, layout.way(run), shards)
-
-    return worked(setting, ("update", run.chip_class.name, bounds, run.tp, layout.ep, shards), work)
 
 
 def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tuple[Exchange, ...], list[Wire]]:
@@ -234,14 +219,17 @@ def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tup
     """
     held = [holding_stages(draft, plan, group) for group in draft.groups]
     rings: dict[object, Ring | None] = {}
+    alike: dict[object, Exchange] = {}
     exchanges = []
     for unit in draft.setting.shape.units:
         spots = tuple(tuple(stages[unit]) for stages in held)
         if spots not in rings:
             rings[spots] = ring_of(draft, spots, owners)
-        ring = rings[spots]
+        ring, like = rings[spots], (spots, draft.setting.kind(unit))
         if ring is not None:
-            exchanges.append(ring.exchange(unit, gradient_bytes(draft.setting, unit), draft.zero_stage))
+            if like not in alike:
+                alike[like] = ring.exchange(unit, gradient_bytes(draft.setting, unit), draft.zero_stage)
+            exchanges.append(replace(alike[like], unit=unit))
     return tuple(exchanges), [ring.wire for ring in rings.values() if ring is not None]
 
 

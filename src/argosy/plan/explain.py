@@ -109,7 +109,7 @@ def summary_lines(plans: Sequence[Plan], goal: str, width: int = LINE_WIDTH) -> 
     """
     chosen, told = plans[0], predicted(plans[0])
     count = len(chosen.replicas)
-    virtual = f" of {chosen.virtual_stages} virtual stages a chip" if chosen.virtual_stages > 1 else ""
+    virtual = f", {chosen.virtual_stages} virtual stages a place" if chosen.virtual_stages > 1 else ""
     zero = f", {SHARDED[chosen.zero_stage]}" if chosen.zero_stage else ""
     lines = [f"{goal}, {count:,} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{virtual}{zero}:"]
     lines += replica_lines(chosen, width)
@@ -222,7 +222,8 @@ def recompute_text(stages: Sequence[Stage]) -> str:
     if again == held:
         return f", {kinds} recompute"
     few, many = min(again), max(again)
-    return f", {kinds} recompute of {few if few == many else f'{few} to {many}'} layers a stage"
+    counted = str(few) if few == many else f"{few} to {many}"
+    return f", {kinds} recompute of {counted} layer{'' if many == 1 else 's'} a stage"
 
 
 def recomputed_layers(stage: Stage) -> int:

@@ -13,8 +13,8 @@ from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.plan.cost import missing_peak, peak_tflops
 from argosy.plan.grid import DEPTH_MAX, Part, pure_layouts, tp_degrees
+from argosy.plan.places import needed_gb
 from argosy.plan.search import Search
-from argosy.plan.templates import needed_gb
 
 # For the cheapest plan fewer chips may do: halves of a class are tried down to one node.
 HALVINGS_MAX = 6
@@ -25,6 +25,7 @@ TOO_LARGE = "No number of these chips holds it; a smaller train.microbatch_size 
 
 def usable_classes(job: Job, classes: Sequence[ChipClass]) -> tuple[list[ChipClass], list[str]]:
     """Choose the classes that the job allows and that can be planned for; say of the others why not."""
+    check_batch(job.train.global_batch_size, job.train.microbatch_size)
     names = sorted({chip_class.chip.name for chip_class in classes})
     for name in job.chips.allow:
         if name not in names:
@@ -35,16 +36,31 @@ def usable_classes(job: Job, classes: Sequence[ChipClass]) -> tuple[list[ChipCla
     for chip_class in classes:
         if job.chips.allow and chip_class.chip.name not in job.chips.allow:
             continue
-        if peak_tflops(chip_class.chip, job.train.precision) is None:
+        if not peak_tflops(chip_class.chip, job.train.precision):
             refusals.append(missing_peak(chip_class.chip, job.train.precision))
         elif chip_class.chip.memory_gb is None:
             refusals.append(f"{chip_class.chip.name} has no memory_gb in the catalogue; add it in a catalogue file")
+        elif chip_class.nic_gbps <= 0 and chip_class.nodes > 1:
+            refusals.append(
+                f"{chip_class.name} has {chip_class.nodes} nodes and no network; give nics in the fleet file"
+            )
         elif job.objective.power_kw is not None and chip_class.chip.tdp_w is None:
             refusals.append(f"{chip_class.chip.name} has no tdp_w in the catalogue, which objective.power needs")
         else:
             usable.append(chip_class)
     check_prices(job, usable)
     return usable, list(dict.fromkeys(refusals))
+
+
+def check_batch(batch: int, microbatch_size: int | None) -> None:
+    """Refuse micro-batches of a size that does not go into the batch."""
+    if microbatch_size is None or batch % microbatch_size == 0:
+        return
+    near = max(size for size in range(1, microbatch_size) if batch % size == 0)
+    raise BadInputError(
+        f"train.microbatch_size {microbatch_size} does not go into train.global_batch_size {batch}; {near} does, "
+        "or leave it out"
+    )
 
 
 def check_prices(job: Job, classes: Sequence[ChipClass]) -> None:

@@ -7,17 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argosy.contracts.fleet import LongLink
 from argosy.plan.grid import Family, Freedom, Grid, Part, make_grid
-from argosy.plan.layouts import Layout, Run
-from argosy.plan.partition import Floats
-from argosy.plan.rings import Held, holder_of, passed_bytes
+from argosy.plan.layouts import Layout
+from argosy.plan.places import may_hold
+from argosy.plan.rings import exposed_ms
 from argosy.plan.setting import Setting
-from argosy.plan.tables import gradient_sums, worked
-from argosy.plan.templates import Template, make_template, may_hold
-from argosy.plan.links import ring_wire
-from argosy.network.wires import send_ms
+from argosy.plan.tables import worked
+from argosy.plan.templates import Template, make_template
 
 # Times of a step that a front is good for: from what the block would take alone down to so small a part of it.
 TIMES, SHORTEST = 20, 1 / 64
@@ -84,9 +83,11 @@ def _front(
     rates, lags = grid.likely(family)
     if not rates.any():
         return ()
-    longest_ms = 2 * batch / float(rates.max()) + float(lags.min())
+    rounds_ms = lags + np.array([float(one.count * one.sequences) for one in grid.layouts]) / np.maximum(rates, 1e-300)
+    longest_ms = 2 * (batch / float(rates.max()) + float(rounds_ms.min()))
     times_ms = np.geomspace(longest_ms * SHORTEST, longest_ms, TIMES)
     best: list[Choice] = []
+    fitting: list[Choice] = []
     envelope = sum((most_done(choices, times_ms) for choices in rivals), start=np.zeros(TIMES))
     # What the likeliest does comes first, so that few others have to be tried.
     likely = np.maximum(0.0, rates[:, None] * (times_ms - lags[:, None]))
@@ -94,7 +95,8 @@ def _front(
     order = np.argsort(-(likely / np.maximum(peak, 1e-300)).max(axis=1), kind="stable")
     tried = idle = 0
     for index in order:
-        if tried >= TRIED_MAX or idle >= IDLE_MAX:
+        # Where memory is short the likeliest layouts don't fit; until one does, there is nothing to be idle for.
+        if tried >= TRIED_MAX or (best and idle >= IDLE_MAX):
             break
         if not (likely[index] * UNSURE > envelope).any():
             continue
@@ -102,15 +104,18 @@ def _front(
         for layout in family_layouts(grid.layouts[index], family, batch):
             choice = choose(setting, layout, links)
             if choice is not None:
+                fitting.append(choice)
                 done = most_done([choice], times_ms)
                 if (done > envelope).any():
                     idle = 0
                     best.append(choice)
                     envelope = np.maximum(envelope, done)
-    return tuple(c for c in best if ((most_done([c], times_ms) >= envelope) & (envelope > 0)).any())
+    kept = tuple(c for c in best if ((most_done([c], times_ms) >= envelope) & (envelope > 0)).any())
+    # Where gradients take longer than all else, nothing is done in such times, yet something fits.
+    return kept if kept or rivals else tuple(sorted(fitting, key=lambda c: c.lag_ms + batch / c.rate)[:1])
 
 
-def most_done(choices: Sequence[Choice], times_ms: Floats) -> Floats:
+def most_done(choices: Sequence[Choice], times_ms: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give the sequences that the best of some choices does in each time."""
     rows = [np.where(times_ms >= c.least_ms, c.rate * (times_ms - c.lag_ms), 0.0) for c in choices]
     return np.max(rows, axis=0) if rows else np.zeros(len(times_ms))
@@ -160,32 +165,3 @@ def choose(setting: Setting, layout: Layout, links: Sequence[LongLink]) -> Choic
     few = 1 if layout.schedule == "gpipe" else layout.depth
     least_ms = lag_ms + few * template.pace_ms
     return Choice(template=template, count=layout.count, rate=rate, lag_ms=lag_ms, least_ms=least_ms)
-
-
-def exposed_ms(setting: Setting, template: Template, links: Sequence[LongLink]) -> float:
-    """Guess what of the gradients' exchange among like replicas no backward hides.
-
-    A stage's gradients travel while it and the stages before it still run their last backwards. With ZeRO what is
-    gathered after the update is not hidden.
-    """
-    layout = template.layout
-    if layout.count * layout.cp * layout.ep < 2:
-        return 0.0
-    runs = {run.chip_class.name: run for run in layout.runs}
-    factors = {name: ring_factors(layout, run, links) for name, run in runs.items()}
-    per_place = np.array([factors[run.chip_class.name] for run in layout.places])
-    per_stage = np.tile(per_place, (layout.virtual_stages, 1))
-    starts, ends = np.array(template.cut.starts), np.array(template.cut.ends)
-    sizes = [sums[ends] - sums[starts] for sums in gradient_sums(setting)]
-    ring_ms = per_stage[:, 0] * sizes[0] + per_stage[:, 1] * sizes[1]
-    gathered_ms = ring_ms / 2 if layout.zero_stage else 0.0 * ring_ms
-    drained = np.cumsum(template.backward_ms)
-    return float((gathered_ms + np.maximum(0.0, ring_ms - gathered_ms - drained)).max())
-
-
-def ring_factors(layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[float, float]:
-    """Give the ms that a byte of a stage's gradients takes among like replicas: of what EP ranks share, of experts."""
-    holder = holder_of(run.chip_class, run.tp, layout.width(run), run.places)
-    held = [Held(holder=holder, count=layout.count, copies=layout.cp * layout.ep, ep=layout.ep)]
-    wire = ring_wire([holder], links)
-    return send_ms(wire, passed_bytes(held, (1.0, 0.0))), send_ms(wire, passed_bytes(held, (0.0, 1.0)))

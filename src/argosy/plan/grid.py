@@ -13,7 +13,8 @@ import numpy as np
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import EMBEDDING
 from argosy.model.shape import ModelShape
-from argosy.plan.forms import Form, even_count
+from argosy.plan.forms import Form as Form
+from argosy.plan.forms import even_count
 from argosy.plan.layouts import Layout, Run
 from argosy.plan.partition import Floats
 from argosy.plan.setting import Setting, Way
@@ -66,7 +67,9 @@ class Freedom:
 
     def count(self, layout: Layout, most: int) -> int:
         """Give the replicas to make of a layout where chips suffice for so many; 0 where it can't be used."""
-        return even_count(self.batch, layout.sequences, most) if self.form else most
+        if self.form:
+            return even_count(self.batch, layout.sequences, most)
+        return min(most, self.batch // layout.sequences) if self.batch else most
 
     def deepest(self, shape: ModelShape) -> int:
         """Give the deepest pipeline of a model."""
@@ -83,7 +86,8 @@ class Grid:
 
     layouts: as 1F1B pipelines. ms, kept_gb: by (layout, way to recompute), of one micro-batch through all layers if a
     place had all of them, the mean of its places. state_gb, sharded_gb: what all layers keep on one place whatever is
-    in flight, and by ZeRO stage the part of it that is sharded. room_gb: memory of the mean place less what no layer holds.
+    in flight, and by ZeRO stage the part of it that is sharded. room_gb: memory of the mean place less what
+    no layer holds.
     """
 
     layouts: tuple[Layout, ...]

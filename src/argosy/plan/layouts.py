@@ -123,5 +123,5 @@ class Layout:
         )
 
     def place_of(self, stage: int) -> int:
-        """The place that a stage runs on."""
+        """Tell the place that a stage runs on."""
         return stage % self.depth

@@ -1,14 +1,14 @@
 """The least time that a step could take on given chips, whatever the plan: a linear program over work, not over plans.
 
-Proof. Take any plan of the forms that the planner knows. Every sequence of the batch passes every unit once, forward and
-backward, on some stage; let x(c, u) be how many pass unit u on class c, so that sum over c of x(c, u) = batch. A stage
-on tp x cp x ep chips that takes ep micro-batches of n sequences at once keeps its chips busy with unit u for at least
-(forward + backward) x tp x cp / n chip-ms a sequence; let a(c, u) be the least of that over all ways to lay it, without
-recompute, with all weights at home. No chip works on two things at once, and none works before a step's barrier for the
-step after, so sum over u of a(c, u) x(c, u) <= chips(c) x step for every class. The program below minimises step under
-these conditions alone: memory, pipelines, bubbles, messages between stages, gradients and updates can only add to it.
-Besides, one micro-batch goes through all units one after the other, so a step is no shorter than the sum of the least
-times of units, weights' gradients left out since they may wait. QED. Must not know how plans are found.
+Proof. Take any plan of the forms that the planner knows. Every sequence of the batch passes every unit once, forward
+and backward, on some stage; let x(c, u) be how many pass unit u on class c, so that sum over c of x(c, u) = batch. A
+stage on tp x cp x ep chips that takes ep micro-batches of n sequences at once keeps its chips busy with unit u for at
+least (forward + backward) x tp x cp / n chip-ms a sequence; let a(c, u) be the least of that over all ways to lay it,
+without recompute, with all weights at home. No chip works on two things at once, and none works before a step's barrier
+for the step after, so sum over u of a(c, u) x(c, u) <= chips(c) x step for every class. The program below minimises
+step under these conditions alone: memory, pipelines, bubbles, messages between stages, gradients and updates can only
+add to it. Besides, one micro-batch goes through all units one after the other, so a step is no shorter than the sum of
+the least times of units, weights' gradients left out since they may wait. QED. Must not know how plans are found.
 """
 
 from collections import Counter

@@ -1,44 +1,43 @@
 """Chooses replicas, how many of each, and their micro-batches, for the least time of a step.
 
-For a limit on the time of summing gradients, a linear program over kinds of replicas, priced as needed, gives the least
-time with fractional replicas; an integer program over the replicas found gives whole ones. The limit is lowered as far
-as that helps. Must not know files, networks or what a class of chips is called.
+Under a limit on the gradients that a stage may hold, a linear program over kinds of replicas, priced as needed, gives
+the least time with fractional replicas; an integer program over the replicas found gives whole ones. Limits are halved
+in on, best first, over choices of classes and least TP degrees. Must not know files, networks or classes' names.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from argosy.contracts.errors import BadInputError, NeverFitsError
-from argosy.plan.mix_columns import Column, Pricer, column_of, partitions
-from argosy.plan.mix_sync import Part, byte_limits, heaviest_stages, ring_members, sync_s
-from argosy.plan.mix_tables import Choice, Floats, MixProblem, Template
+from argosy.plan.mix_price import Pricer
+from argosy.plan.mix_single import alike
+from argosy.plan.mix_store import Column, Columns, Kind, Store
+from argosy.plan.mix_sync import Floors, levels, sync_s
+from argosy.plan.mix_tables import Choice, Floats, MixProblem, Sums, Template
 
-ROUNDS_MAX, SETTLE_MAX = 3, 6
-LIMITS_MAX = 24
-LIMIT_RATIO = 0.85
-FIXED_POINT_ROUNDS = 3
-# A solution whose sum takes little longer than its heaviest ring has nothing to gain from replicas that fit together.
-ALIGNED = 1.03
-TIGHTENED, TIGHTER_MAX = 4, 4
-# How much worse than the best a relaxed solution may be to be followed, and to end the sweep.
-NEAR, WORSE_MAX = 1.03, 1.15
-# Relaxed solutions made whole, and those of them for which other replicas than their own are tried too.
-TRIES, WIDE_TRIES = 12, 2
-INTEGER_HALVINGS = 8
-# How much longer than the relaxed step a whole one may be.
-MUCH_LONGER = 1.4
-POOL_MAX = 90
-NEAREST = 8
-# Replicas looked at, and taken, in a round of pricing from each table; how far the grid may understate their worth.
-LOOKED_AT, FRESH_FIRST, FRESH = 16, 6, 3
-GRID_ERROR = 0.12
-SOLVER_S = 0.25
-# The longest that a stage may last, of the last limit's step: replicas with two micro-batches or more need half.
-LONGER = 0.75
-CLOSE = 1e-3
+# Rounds of pricing under one limit, corrections of the step's time in each, and where both stop.
+ROUNDS_MAX, CORRECTIONS_MAX, CLOSE = 4, 6, 1e-4
+# Linear programs in all, in a row over the same choices of floors, and replicas in one.
+RELAXED_MAX, WAVE_MAX, LP_COLUMNS_MAX = 48, 20, 300
+# What can't be better than the best by more than this is not looked into.
+NEAR = 0.997
+# Replicas that whole ones are chosen from, and how much longer than the relaxed step theirs may be.
+POOL_MAX, MUCH_LONGER = 80, 1.4
+# Kinds of replicas that are cut anew for whole micro-batches, and for how many times.
+CUT_ANEW, CUT_TIMES = 8, 4
+HALVINGS, DOUBLINGS, NODES_MAX = 8, 12, 200
+# How much slower than the best in three phases a plan may be to be taken for the ring's sake.
+HARDLY_SLOWER = 1.005
+# How much slower than the best mix one of replicas that are all alike may be to be looked for.
+ALIKE_SLOWER = 1.1
+# The same where no other mix was found, of a replica that does everything in one place without messages.
+ANY_SLOWER = 10.0
+SUMS: tuple[Sums, Sums] = ("one_ring", "three_phases")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,59 +51,100 @@ class MixPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """The plan: its parts, seconds of a step (compute and messages, sums inside classes, sums across classes).
-
-    bound_s: the least that the linear relaxation reached at any limit.
-    """
+    """The plan: its parts, seconds of a step (compute and messages), and of summing gradients by each rule."""
 
     parts: tuple[MixPart, ...]
     compute_s: float
-    inside_s: float
-    across_s: float
-    bound_s: float
+    one_ring_s: float
+    three_phases_s: float
 
-    @property
-    def step_s(self) -> float:
-        """Give the time of a step."""
-        return self.compute_s + self.inside_s + self.across_s
+    def step_s(self, sums: Sums) -> float:
+        """Give the time of a step if gradients are summed by this rule."""
+        return self.compute_s + (self.one_ring_s if sums == "one_ring" else self.three_phases_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixes:
+    """The fastest mix found by each rule.
+
+    robust: hardly slower than the best in three phases, and of those the best with one ring.
+    """
+
+    one_ring: Mix
+    three_phases: Mix
+    robust: Mix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Relaxed:
-    limits: Floats
+    """A solution with fractional replicas under one limit, and the prices of chips by class that go with it."""
+
+    limits: tuple[Floats, ...]
     seconds: float
-    sync: tuple[float, float]
-    parts: tuple[Part, ...]
+    sync: float
     prices: Floats
-    columns: tuple[Column, ...]
-
-    @property
-    def total_s(self) -> float:
-        return self.seconds + sum(self.sync)
+    pool: tuple[int, ...]
 
 
-def plan_mix(problem: MixProblem) -> Mix:
-    """Find the fastest mix; an error when nothing fits."""
+@dataclass(order=True, slots=True)
+class _Interval:
+    """Levels after `low` up to `high`, none of them solved, which can't be better than the bound."""
+
+    bound_s: float
+    number: int
+    low: int = field(compare=False)
+    high: int = field(compare=False)
+    floors: Floors = field(compare=False)
+    steps: Sequence[tuple[float, Floats]] = field(compare=False)
+    seconds: float = field(compare=False)
+
+
+def plan_mix(problem: MixProblem, sums: Sums = "one_ring") -> Mix:
+    """Find the fastest mix if gradients are summed by this rule; an error when nothing fits."""
     check(problem)
-    search = _Search(problem)
-    relaxed = search.sweep()
-    if not relaxed:
-        raise NeverFitsError(
-            "no replica fits: even split over all stages and tensor-parallel degrees that were measured, some layer "
-            "needs more memory than its chip has, or the pool has too few chips"
-        )
-    bound_s, best = min(found.total_s for found in relaxed), None
-    for number, found in enumerate(_different(relaxed)[:TRIES]):
-        for others in (False, True)[: 2 if number < WIDE_TRIES else 1]:
-            if best is not None and found.total_s >= best.step_s:
-                break
-            mix = search.whole(found, bound_s, others, best.step_s if best else np.inf)
-            if mix is not None and (best is None or mix.step_s < best.step_s):
-                best = mix
-                bound_s = min(bound_s, mix.step_s)
-    if best is None:
-        raise NeverFitsError("no whole number of replicas trains the batch; give the job more chips or a smaller batch")
-    return replace(best, bound_s=bound_s)
+    store = Store(problem)
+    found = _Search(store, sums).explore() or _any_alike(problem)
+    return _best(found, sums, store)
+
+
+def plan_mixes(problem: MixProblem) -> Mixes:
+    """Find the fastest mix by each rule, and one that is good by both."""
+    check(problem)
+    store = Store(problem)
+    found = _Search(store, "one_ring").explore()
+    found += _Search(store, "three_phases", found).explore()
+    found = found or _any_alike(problem)
+    one_ring, three_phases = (_best(found, sums, store) for sums in SUMS)
+    near = [m for m in found if m.step_s("three_phases") <= HARDLY_SLOWER * three_phases.step_s("three_phases")]
+    return Mixes(one_ring=one_ring, three_phases=three_phases, robust=min(near, key=lambda mix: mix.step_s("one_ring")))
+
+
+def plan_alike(problem: MixProblem, near: Mix) -> Mix:
+    """Find the fastest mix of which all replicas are alike, with one ring; a mix found before sets how far to look."""
+    found = _alike(problem, near.step_s("one_ring") * ALIKE_SLOWER)
+    return min([*found, near] if len(near.parts) == 1 else found or [near], key=lambda mix: mix.step_s("one_ring"))
+
+
+def _any_alike(problem: MixProblem) -> list[Mix]:
+    """Find mixes of replicas that are all alike, however slow: all there is where no class holds a whole replica."""
+    longest_s = max(float(table.layer_s.sum(axis=1).max()) / table.microbatch_size for table in problem.tables)
+    return _alike(problem, ANY_SLOWER * problem.batch * longest_s)
+
+
+def _alike(problem: MixProblem, beat_s: float) -> list[Mix]:
+    """Give mixes of as few replicas of one kind as do with their micro-batches: shorter rings."""
+    store = Store(problem)
+    store.add(alike(problem, beat_s))
+    if not store.columns:
+        return []
+    arrays = store.arrays()
+    uses = np.where(arrays.chips > 0, arrays.chips, 1e-9)
+    most = np.floor(np.where(arrays.chips > 0, np.array(problem.counts) / uses, np.inf).min(axis=1))
+    counts = np.ceil(problem.batch / (arrays.size * most))
+    replicas = np.ceil(problem.batch / (arrays.size * counts))
+    times = arrays.fill_s + (counts - 1) * arrays.slowest_s
+    rows = zip(store.columns, replicas, times, strict=True)
+    return [_mix(problem, [(column, int(number))], float(seconds) * (1 + 1e-12)) for column, number, seconds in rows]
 
 
 def check(problem: MixProblem) -> None:
@@ -116,22 +156,33 @@ def check(problem: MixProblem) -> None:
         )
 
 
-class _Search:
-    """The replicas found so far, and the linear program's last prices and time, from which the next limit starts."""
+def _best(found: Sequence[Mix], sums: Sums, store: Store) -> Mix:
+    if found:
+        return min(found, key=lambda mix: mix.step_s(sums))
+    if store.columns:
+        raise NeverFitsError("no whole number of replicas trains the batch; give the job more chips or a smaller batch")
+    raise NeverFitsError(
+        "no replica fits: even split over all stages and tensor-parallel degrees that were measured, some layer "
+        "needs more memory than its chip has, or the pool has too few chips"
+    )
 
-    def __init__(self, problem: MixProblem) -> None:
-        self.problem = problem
-        self.pricers = [Pricer(problem, table) for table in problem.tables]
-        self.counts = np.array(problem.counts, dtype=float)
-        self.columns: dict[Template, Column] = {}
+
+class _Search:
+    """The mixes found so far, and the linear program's last prices and time, from which the next limit starts."""
+
+    def __init__(self, store: Store, sums: Sums, known: Sequence[Mix] = ()) -> None:
+        self.problem, self.store, self.sums = store.problem, store, sums
+        self.pricers = [Pricer(self.problem, table) for table in self.problem.tables]
+        self.counts = np.array(self.problem.counts, dtype=float)
         speeds = self._speeds()
-        self.prices = np.maximum(problem.batch * speeds / float(self.counts @ speeds), 1e-12)
-        self.seconds = 1.5 * problem.batch / float(self.counts @ speeds)
-        self._widest = tuple(
-            max((c.tp for table in problem.tables for c in table.choices if c.chip_class == index), default=1)
-            for index in range(len(problem.counts))
-        )
-        self.tried: set[tuple[float, ...]] = set()
+        self.prices = np.maximum(self.problem.batch * speeds / float(self.counts @ speeds), 1e-12)
+        self.seconds = 1.5 * self.problem.batch / float(self.counts @ speeds)
+        self.solved, self.pushed = 0, 0
+        self.waiting: list[_Interval] = []
+        self.found: list[Mix] = []
+        best = min(known, key=lambda mix: mix.step_s(sums), default=None)
+        self.best_s = best.step_s(sums) if best else np.inf
+        self.best_floors = _floors(self.problem, best) if best else ()
 
     def _speeds(self) -> Floats:
         """Give by class the samples that a chip trains in a second at best, whole models in one place."""
@@ -141,301 +192,243 @@ class _Search:
             np.maximum.at(speeds, table.classes, each)
         return np.asarray(np.maximum(speeds, 1e-9 * speeds.max()))
 
-    def sweep(self) -> list[_Relaxed]:
-        """Relax at limits on the sum's time from loose to tight, then step by step below the best ones."""
-        problem = self.problem
-        widest = max(int(table.degrees.max()) for table in problem.tables)
-        total = float(problem.weights_before[-1]) / widest
-        limit_s = max(
-            problem.reduce_s(total, max(2, count // widest), c, c) for c, count in enumerate(problem.counts) if count
-        )
-        found: list[_Relaxed] = []
-        for _ in range(LIMITS_MAX):
-            latest = self.relax(self._limits(limit_s))
-            found += latest
-            limit_s *= LIMIT_RATIO
-            if latest and latest[0].seconds > WORSE_MAX * min(item.total_s for item in found):
+    def explore(self) -> list[Mix]:
+        """Solve relaxations, best bound first, for every choice of classes and floors; give the mixes on the way."""
+        seen: set[Floors] = set()
+        asked = _families(self.problem)
+        while asked:
+            for floors in asked:
+                seen.add(floors)
+                steps = levels(self.problem, floors, self.sums)
+                self._level(floors, steps, 0, len(steps) - 1)
+            self._descend(self.solved + WAVE_MAX)
+            asked = [floors for floors in self._neighbours() if floors not in seen]
+        return self.found
+
+    def _descend(self, solved_max: int) -> None:
+        """Solve waiting intervals in the middle until none may hold a better step."""
+        while self.waiting and self.solved < min(solved_max, RELAXED_MAX):
+            item = heapq.heappop(self.waiting)
+            if item.bound_s >= self.best_s * NEAR:
                 break
-        for start in _different(found)[:TIGHTENED]:
-            self._tighten(found, start)
-        return found
+            middle = (item.low + item.high + 1) // 2
+            self._wait(item.floors, item.steps, item.low, middle - 1, item.seconds)
+            self._level(item.floors, item.steps, middle, item.high)
 
-    def _limits(self, limit_s: float) -> Floats:
-        """Give by class the bytes summed in so many seconds if pipelines of each class alone took all of its chips."""
-        widest = np.array(self._widest, dtype=float)
-        most = float(self.problem.batch)
-        rings = np.clip(self.counts / widest, 2.0, max(2.0, most))
-        for _ in range(FIXED_POINT_ROUNDS):
-            limits = byte_limits(self.problem, limit_s, rings)
-            stages = np.ceil(self.problem.weights_before[-1] / widest / np.maximum(limits, 1.0))
-            rings = np.clip(self.counts / (widest * stages), 2.0, max(2.0, most))
-        return limits
-
-    def _tighten(self, found: list[_Relaxed], step: _Relaxed | None) -> None:
-        """Forbid the heaviest stage of the class that sums longest, again and again while that doesn't lose much."""
-        for _ in range(TIGHTER_MAX):
-            if step is None or step.total_s > NEAR * min(item.total_s for item in found):
-                return
-            slowest = int(self._rings_s(step.parts).argmax())
-            limits = step.limits.copy()
-            limits[slowest] = heaviest_stages(self.problem, step.parts)[slowest] * (1 - 1e-9)
-            key = tuple(np.round(limits, -3))
-            if key in self.tried:
-                return
-            self.tried.add(key)
-            self.prices, self.seconds = step.prices, step.seconds
-            steps = self.relax(limits)
-            found += steps
-            step = steps[0] if steps else None
-
-    def relax(self, limits: Floats) -> list[_Relaxed]:
-        """Solve with fractional replicas whose stages sum at most so many bytes, by class; empty if nothing fits.
-
-        A class's rings are as slow as their smallest TP degree, which the program doesn't see: solutions that keep a
-        class to one degree stand beside the unrestricted one.
-        """
-        self._limit(limits)
-        pool = [column for column in self.columns.values() if self._within(column, limits)]
-        seen = {column.template for column in pool}
-        cut: set[tuple[int, tuple[Choice, ...]]] = set()
-        promising = set(self.pricers)
-        for _ in range(ROUNDS_MAX):
-            before = self.seconds
-            asked = promising or set(self.pricers)
-            promising = set()
-            for pricer in (pricer for pricer in self.pricers if pricer in asked):
-                for template in self._price(pricer, cut, FRESH if pool else FRESH_FIRST):
-                    if template not in seen:
-                        seen.add(template)
-                        promising.add(pricer)
-                        pool.append(self.columns.setdefault(template, column_of(self.problem, template)))
-            if self._solve(pool) is None:
-                return []
-            if not promising and len(asked) == len(self.pricers) and abs(self.seconds / before - 1) <= CLOSE:
-                break
-        free = self._settle(pool, limits)
-        if free is None:
+    def _neighbours(self) -> list[Floors]:
+        """Where classes sum apart: the best choice of floors with another one for one class."""
+        if self.sums == "one_ring" or self.solved >= RELAXED_MAX:
             return []
-        found = [free]
-        aligned_s = float(self._rings_s(free.parts).max())
-        narrower = list(self._restricted(pool, free)) if free.sync[0] > ALIGNED * aligned_s else []
-        if sum(free.sync) > free.seconds:
-            narrower += self._alone(pool)
-        for kept in narrower:
-            settled = self._settle(kept, limits)
-            if settled is not None:
-                found.append(settled)
-        self.seconds, self.prices = free.seconds, free.prices
-        return sorted(found, key=lambda item: item.total_s)
-
-    def _rings_s(self, parts: Sequence[Part]) -> Floats:
-        """Give by class the time of its heaviest stage's ring, if all rings were as long and nothing parted them."""
-        sizes, members = heaviest_stages(self.problem, parts), ring_members(self.problem, parts)
-        return np.array(
-            [
-                self.problem.reduce_s(float(size), round(count), c, c)
-                for c, (size, count) in enumerate(zip(sizes, members, strict=True))
-            ]
-        )
-
-    def _restricted(self, pool: Sequence[Column], free: _Relaxed) -> Iterator[list[Column]]:
-        """Give parts of the pool whose replicas fit together: one TP degree a class, one class a replica."""
-        sizes = {len(pool), 0}
-        pure = [column for column in pool if len({c.chip_class for c in column.template.choices}) == 1]
-        for floors in (self._usual_degrees(free.parts), self._widest, (0,) * len(self.counts)):
-            for columns in (pool, pure):
-                kept = [c for c in columns if all(x.tp >= floors[x.chip_class] for x in c.template.choices)]
-                if len(kept) not in sizes:
-                    sizes.add(len(kept))
-                    yield kept
-
-    def _alone(self, pool: Sequence[Column]) -> list[list[Column]]:
-        """Give by class the replicas that use no other: where summing costs most, fewer chips may be faster."""
-        of_class = [
-            [column for column in pool if {c.chip_class for c in column.template.choices} == {chip_class}]
-            for chip_class in range(len(self.counts))
+        return [
+            (*self.best_floors[:index], tp, *self.best_floors[index + 1 :])
+            for index, floor in enumerate(self.best_floors)
+            for tp in _degrees(self.problem, index)
+            if floor and tp != floor
         ]
-        return [columns for columns in of_class if columns and len(columns) < len(pool)]
 
-    def _settle(self, pool: Sequence[Column], limits: Floats) -> _Relaxed | None:
-        """Solve over these replicas alone."""
-        amounts = self._solve(pool)
-        for _ in range(SETTLE_MAX):
-            before = self.seconds
-            amounts = self._solve(pool)
-            if abs(self.seconds - before) <= CLOSE * self.seconds:
+    def _level(self, floors: Floors, steps: Sequence[tuple[float, Floats]], level: int, high: int) -> None:
+        """Solve one level, make it whole if it may be better than the best, and let the tighter ones wait."""
+        self.solved += 1
+        relaxed = self._relax(floors, steps[level][1])
+        if relaxed is None:
+            return
+        if relaxed.seconds + relaxed.sync < self.best_s * NEAR:
+            mix = self._whole(relaxed)
+            if mix is not None:
+                self.found.append(mix)
+                if mix.step_s(self.sums) < self.best_s:
+                    self.best_s, self.best_floors = mix.step_s(self.sums), _floors(self.problem, mix)
+        self._wait(floors, steps, level, high, relaxed.seconds)
+
+    def _wait(self, floors: Floors, steps: Sequence[tuple[float, Floats]], low: int, high: int, seconds: float) -> None:
+        if high > low:
+            self.pushed += 1
+            bound_s = seconds + steps[high][0]
+            heapq.heappush(self.waiting, _Interval(bound_s, self.pushed, low, high, floors, steps, seconds))
+
+    def _relax(self, floors: Floors, most: Floats) -> _Relaxed | None:
+        """Solve with fractional replicas whose stages hold no more; None if nothing fits."""
+        limits = tuple(self._most(pricer, floors, most) for pricer in self.pricers)
+        pool = [n for n in self.store.within(floors, most) if (self.store.columns[n].chips <= self.counts).all()]
+        amounts: Floats | None = None
+        cut: set[tuple[Choice, ...]] = set()
+        for _ in range(ROUNDS_MAX):
+            before, known = self.seconds, set(pool)
+            kinds = [
+                kind
+                for pricer, limit in zip(self.pricers, limits, strict=True)
+                for kind in pricer.best(self.prices, self.seconds, limit)
+            ]
+            used = [] if amounts is None else [n for n, x in zip(pool, amounts, strict=True) if x > 1e-6]
+            for choices in dict.fromkeys(self.store.columns[number].template.choices for number in used):
+                if choices not in cut:
+                    cut.add(choices)
+                    kinds += self._cuts(choices, limits, [self.seconds])
+            fresh = [number for number in dict.fromkeys(self.store.add(kinds)) if number not in known]
+            fresh = [number for number in fresh if (self.store.columns[number].chips <= self.counts).all()]
+            if not pool and not fresh:
+                self.seconds *= 2
+                continue
+            pool = self._nearest([*pool, *fresh])
+            amounts = self._solve(self.store.arrays().some(pool))
+            if amounts is None or not fresh or abs(self.seconds / before - 1) <= CLOSE:
                 break
         if amounts is None:
             return None
-        used = [(column.template, amount) for column, amount in zip(pool, amounts, strict=True) if amount > 1e-6]
-        parts = tuple((template, max(1, round(amount))) for template, amount in used)
-        return _Relaxed(
-            limits=limits,
-            seconds=self.seconds,
-            sync=sync_s(self.problem, parts),
-            parts=parts,
-            prices=self.prices.copy(),
-            columns=tuple(pool),
-        )
+        parts = [
+            (self.store.columns[number].template, max(1, round(float(amount))))
+            for number, amount in zip(pool, amounts, strict=True)
+            if amount > 1e-6
+        ]
+        sync = sum(sync_s(self.problem, parts, self.sums))
+        return _Relaxed(limits=limits, seconds=self.seconds, sync=sync, prices=self.prices.copy(), pool=tuple(pool))
 
-    def _usual_degrees(self, parts: Sequence[Part]) -> tuple[int, ...]:
-        """Give by class the TP degree that most of its chips work at; 1 where it has none."""
-        chips: dict[tuple[int, int], int] = {}
-        for template, replicas in parts:
-            for choice in template.choices:
-                key = (choice.chip_class, choice.tp)
-                chips[key] = chips.get(key, 0) + replicas * choice.tp
-        return tuple(
-            max(((count, tp) for (of, tp), count in chips.items() if of == chip_class), default=(0, 1))[1]
-            for chip_class in range(len(self.counts))
-        )
+    def _most(self, pricer: Pricer, floors: Floors, most: Floats) -> Floats:
+        """Give by choice of a table the weights that a stage may hold; less than nothing where it may not be."""
+        lowest = np.array(floors)[pricer.table.classes]
+        allowed = (lowest > 0) & (pricer.table.degrees >= lowest)
+        return np.where(allowed, most[pricer.table.classes] * (1 + 1e-9), -1.0)
 
-    def _limit(self, limits: Floats) -> None:
-        weights = self.problem.weights_before
-        for pricer in self.pricers:
-            first, end = pricer.table.spans
-            bytes_each = (weights[end] - weights[first])[:, None] / pricer.table.degrees
-            longest_s = LONGER * self.seconds if self.columns else np.inf
-            pricer.limit(bytes_each <= limits[pricer.table.classes], longest_s)
+    def _nearest(self, pool: list[int]) -> list[int]:
+        """Keep the replicas that are worth most for their price."""
+        if len(pool) <= LP_COLUMNS_MAX:
+            return pool
+        excess = self.store.arrays().some(pool).excess(self.seconds, self.prices)
+        return [pool[int(index)] for index in np.argsort(-excess, kind="stable")[:LP_COLUMNS_MAX]]
 
-    def _price(self, pricer: Pricer, cut: set[tuple[int, tuple[Choice, ...]]], fresh: int) -> Iterable[Template]:
-        """Give replicas that may be worth more than their price; cut: what was given at these limits already."""
-        for looked_at, (template, value) in enumerate(pricer.best(self.prices, self.seconds)):
-            # The grid understates a replica's worth by up to its step.
-            floor = -GRID_ERROR * float(self.prices @ self.problem.chips(template))
-            if not fresh or looked_at >= LOOKED_AT or (value <= floor and cut):
-                return
-            key = (template.microbatch_size, template.choices)
-            if key not in cut:
-                cut.add(key)
-                fresh -= 1
-                yield template
-                yield from partitions(pricer, template.choices, self.seconds)
+    def _solve(self, pool: Columns) -> Floats | None:
+        """Find the least time in which the batch is trained; None if nothing can be done."""
+        self.seconds = max(self.seconds, float(pool.fill_s.min()) * (1 + 1e-9))
+        amounts = None
+        for _ in range(CORRECTIONS_MAX):
+            worth = pool.worth(self.seconds)
+            solved = linprog(-worth, A_ub=pool.chips.T, b_ub=self.counts, method="highs")
+            if -solved.fun <= 0:
+                return None
+            amounts = np.asarray(solved.x)
+            self.prices = np.maximum(-solved.ineqlin.marginals, 1e-12)
+            rates = np.where(worth > 0, pool.size / pool.slowest_s, 0.0)
+            correct_s = (self.problem.batch + solved.fun) / float(amounts @ rates)
+            least_s = float(pool.fill_s[worth > 0].min()) * (1 + 1e-9)
+            before, self.seconds = self.seconds, max(self.seconds + correct_s, least_s)
+            if abs(self.seconds - before) <= CLOSE * before:
+                break
+        return amounts
 
-    def _within(self, column: Column, limits: Floats) -> bool:
-        weights, template = self.problem.weights_before, column.template
-        return all(
-            (weights[end] - weights[first]) / choice.tp <= limits[choice.chip_class]
-            for first, end, choice in zip(template.starts, template.ends, template.choices, strict=True)
-        )
-
-    def _solve(self, pool: Sequence[Column]) -> Floats | None:
-        """Train most samples in the time at hand, then correct the time by what lacks; None if nothing can be done."""
-        if not pool:
-            return None
-        # No time is worth less than the first micro-batch of the quickest replica takes.
-        self.seconds = max(self.seconds, min(column.pace.fill_s for column in pool) * (1 + 1e-9))
-        worth = np.array([column.worth(self.seconds) for column in pool])
-        uses = np.array([column.chips for column in pool]).T
-        solved = linprog(-worth, A_ub=uses, b_ub=self.counts, method="highs")
-        if -solved.fun <= 0:
-            return None
-        rates = np.array([column.template.microbatch_size / column.pace.slowest_s for column in pool])
-        least_s = min(column.pace.fill_s for column in pool if column.worth(self.seconds) > 0)
-        correct_s = (self.problem.batch + solved.fun) / float(solved.x @ np.where(worth > 0, rates, 0.0))
-        self.seconds = max(self.seconds + correct_s, least_s * (1 + 1e-9))
-        self.prices = np.maximum(-solved.ineqlin.marginals, 1e-12)
-        return np.asarray(solved.x)
-
-    def whole(self, relaxed: _Relaxed, bound_s: float, others: bool, beat_s: float) -> Mix | None:
-        """Find whole replicas near a relaxed solution: the least time in which they train the batch.
-
-        others: also replicas that it didn't use. They fill up chips, but may part the rings of layers. beat_s: the step
-        that must be beaten; None if that looks impossible.
-        """
-        pool = self._near(relaxed, others)
-        low_s, high_s = relaxed.seconds, min(relaxed.seconds * MUCH_LONGER, beat_s - sum(relaxed.sync))
-        amounts = self._integer(pool, high_s)
-        if amounts is None:
-            return None
-        best = (high_s, amounts)
-        for _ in range(INTEGER_HALVINGS):
-            seconds = (low_s + high_s) / 2
-            amounts = self._integer(pool, seconds)
+    def _whole(self, relaxed: _Relaxed) -> Mix | None:
+        """Find whole replicas near a relaxed solution: the least time in which they train the batch; None if none."""
+        low_s = relaxed.seconds
+        high_s = min(low_s * MUCH_LONGER, self.best_s - relaxed.sync)
+        pool = self._near(relaxed, high_s)
+        arrays, best = self.store.arrays().some(pool), None
+        for _ in range(DOUBLINGS):
+            # Until something whole is known, even a much longer step will do.
+            if np.isfinite(self.best_s) or self._integer(arrays, high_s, relaxed.prices) is not None:
+                break
+            high_s *= 2
+        seconds = high_s
+        for _ in range(HALVINGS):
+            amounts = self._integer(arrays, seconds, relaxed.prices)
             if amounts is None:
                 low_s = seconds
             else:
-                best, high_s = (seconds, amounts), seconds
-            if high_s <= low_s * (1 + CLOSE):
+                used = [(self.store.columns[n], int(x)) for n, x in zip(pool, amounts, strict=True) if x > 0]
+                best = _mix(self.problem, used, seconds)
+                high_s = min(seconds, best.compute_s)
+            if best is None or high_s <= low_s * (1 + CLOSE):
                 break
-        return self._mix(pool, best[1], best[0], bound_s)
+            seconds = (low_s + high_s) / 2
+        return best
 
-    def _near(self, relaxed: _Relaxed, others: bool) -> list[Column]:
-        """Give the replicas worth nearly their price, cut also for the whole micro-batches just below and above."""
-        seconds, prices = relaxed.seconds, relaxed.prices
+    def _near(self, relaxed: _Relaxed, longest_s: float) -> list[int]:
+        """Give the replicas worth nearly their price, cut also for whole micro-batches."""
+        excess = self.store.arrays().some(relaxed.pool).excess(relaxed.seconds, relaxed.prices)
+        ranked = [relaxed.pool[int(index)] for index in np.argsort(-excess, kind="stable")]
+        times = [float(time) for time in np.linspace(relaxed.seconds, longest_s, CUT_TIMES)]
+        kinds: list[Kind] = []
+        for choices in list(dict.fromkeys(self.store.columns[n].template.choices for n in ranked))[:CUT_ANEW]:
+            kinds += self._cuts(choices, relaxed.limits, times)
+        return list(dict.fromkeys([*ranked, *self.store.add(kinds)]))
 
-        def excess(column: Column) -> float:
-            return column.worth(max(seconds, column.pace.fill_s)) / float(prices @ column.chips)
+    def _cuts(self, choices: tuple[Choice, ...], limits: Sequence[Floats], times: Sequence[float]) -> list[Kind]:
+        """Cut layers for these choices at every size of micro-batch that they were measured with."""
+        return [
+            kind
+            for pricer, limit in zip(self.pricers, limits, strict=True)
+            if set(choices) <= set(pricer.table.choices)
+            for kind in pricer.cuts(choices, limit, times)
+        ]
 
-        own = {template.choices for template, _ in relaxed.parts}
-        pool = {c.template: c for c in relaxed.columns if others or c.template.choices in own}
-        kinds = {column.template.choices: column for column in sorted(pool.values(), key=excess)}
-        nearest = sorted(kinds.values(), key=excess, reverse=True)[:NEAREST]
-        self._limit(relaxed.limits)
-        for pricer in self.pricers:
-            for column in nearest:
-                if not set(column.template.choices) <= set(pricer.table.choices):
-                    continue
-                count = _microbatches(column, seconds) * column.template.microbatch_size / pricer.table.microbatch_size
-                whole = sorted({max(1, int(count)), int(count) + 1})
-                for template in partitions(pricer, column.template.choices, seconds, whole):
-                    pool.setdefault(template, column_of(self.problem, template))
-        longest_s = seconds * MUCH_LONGER
-        return sorted((c for c in pool.values() if c.worth(longest_s) > 0), key=excess, reverse=True)[:POOL_MAX]
-
-    def _integer(self, pool: Sequence[Column], seconds: float) -> Floats | None:
-        worth = np.array([column.template.microbatch_size * _microbatches(column, seconds) for column in pool])
-        keep = np.flatnonzero(worth > 0)
+    def _integer(self, pool: Columns, seconds: float, prices: Floats) -> Floats | None:
+        """Give whole replicas, by the pool's order, that train the batch in so many seconds; None if none are found."""
+        worth = pool.whole(seconds)
+        keep = np.argsort(-worth / (pool.chips @ prices), kind="stable")[:POOL_MAX]
+        keep = keep[worth[keep] > 0]
         if not len(keep):
             return None
-        uses = np.array([pool[int(index)].chips for index in keep]).T
+        # Any replicas that train the batch do: the solver stops at the first.
         solved = milp(
-            -worth[keep],
-            constraints=LinearConstraint(uses, ub=self.counts),
+            np.zeros(len(keep)),
+            constraints=LinearConstraint(
+                np.vstack([pool.chips[keep].T, -worth[keep]]), ub=[*self.counts, -self.problem.batch]
+            ),
             integrality=np.ones(len(keep)),
             bounds=Bounds(0, np.inf),
-            options={"time_limit": SOLVER_S, "mip_rel_gap": CLOSE},
+            options={"node_limit": NODES_MAX},
         )
         if solved.x is None:
             return None
-        amounts = np.zeros(len(pool))
+        amounts = np.zeros(len(worth))
         amounts[keep] = np.round(solved.x)
         return amounts if worth @ amounts >= self.problem.batch else None
 
-    def _mix(self, pool: Sequence[Column], amounts: Floats, seconds: float, bound_s: float) -> Mix:
-        used = [(column, int(amount)) for column, amount in zip(pool, amounts, strict=True) if amount > 0]
-        counts = [_microbatches(column, seconds) for column, _ in used]
-        spare = sum(
-            count * column.template.microbatch_size * replicas
-            for count, (column, replicas) in zip(counts, used, strict=True)
-        )
-        spare -= self.problem.batch
-        # The slowest kind gives up micro-batches that the batch doesn't need.
-        for _ in range(sum(counts)):
-            slowest = max(range(len(used)), key=lambda index: used[index][0].pace.step_s(counts[index]))
-            column, replicas = used[slowest]
-            if spare < column.template.microbatch_size * replicas or counts[slowest] <= 1:
-                break
-            counts[slowest] -= 1
-            spare -= column.template.microbatch_size * replicas
-        parts = tuple(
-            MixPart(template=column.template, replicas=replicas, microbatches=count)
-            for count, (column, replicas) in zip(counts, used, strict=True)
-        )
-        inside_s, across_s = sync_s(self.problem, [(part.template, part.replicas) for part in parts])
-        compute_s = max(column.pace.step_s(count) for count, (column, _) in zip(counts, used, strict=True))
-        return Mix(parts=parts, compute_s=compute_s, inside_s=inside_s, across_s=across_s, bound_s=bound_s)
+
+def _mix(problem: MixProblem, used: Sequence[tuple[Column, int]], seconds: float) -> Mix:
+    """Make a mix of whole replicas; the slowest kind gives up micro-batches that the batch doesn't need."""
+    counts = [column.microbatches(seconds) for column, _ in used]
+    sizes = [column.template.microbatch_size * replicas for column, replicas in used]
+    spare = sum(count * size for count, size in zip(counts, sizes, strict=True)) - problem.batch
+    for _ in range(sum(counts)):
+        slowest = max(range(len(used)), key=lambda index: used[index][0].pace.step_s(counts[index]))
+        if spare < sizes[slowest] or counts[slowest] <= 1:
+            break
+        counts[slowest] -= 1
+        spare -= sizes[slowest]
+    parts = [(column.template, replicas) for column, replicas in used]
+    return Mix(
+        parts=tuple(
+            MixPart(template=template, replicas=replicas, microbatches=count)
+            for count, (template, replicas) in zip(counts, parts, strict=True)
+        ),
+        compute_s=max(column.pace.step_s(count) for count, (column, _) in zip(counts, used, strict=True)),
+        one_ring_s=sum(sync_s(problem, parts, "one_ring")),
+        three_phases_s=sum(sync_s(problem, parts, "three_phases")),
+    )
 
 
-def _different(found: Iterable[_Relaxed]) -> list[_Relaxed]:
-    """Give the best of each kind of solution, best first; a kind is the stages' choices of its replicas."""
-    kinds: dict[frozenset[tuple[Choice, ...]], _Relaxed] = {}
-    for item in sorted(found, key=lambda item: item.total_s):
-        kinds.setdefault(frozenset(template.choices for template, _ in item.parts), item)
-    return list(kinds.values())
+def _families(problem: MixProblem) -> list[Floors]:
+    """List which classes are used and the smallest TP degree of each: one degree for all, or the next that it has."""
+    degrees = [_degrees(problem, index) for index in range(len(problem.counts))]
+    usable = [bool(count) and bool(each) for count, each in zip(problem.counts, degrees, strict=True)]
+    families: dict[Floors, None] = {}
+    for used in product(*((True, False) if able else (False,) for able in usable)):
+        for least in sorted({tp for each, able in zip(degrees, used, strict=True) if able for tp in each}):
+            floors = [
+                next((tp for tp in each if tp >= least), 0) if able else 0
+                for each, able in zip(degrees, used, strict=True)
+            ]
+            if [bool(floor) for floor in floors] == list(used):
+                families[tuple(floors)] = None
+    return list(families)
 
 
-def _microbatches(column: Column, seconds: float) -> int:
-    """Count the whole micro-batches that a replica does in so many seconds."""
-    left_s = seconds - column.pace.fill_s
-    return int(left_s / column.pace.slowest_s + 1e-9) + 1 if left_s >= 0 else 0
+def _floors(problem: MixProblem, mix: Mix) -> Floors:
+    """Give by class the smallest TP degree that a mix uses; 0 where it has none."""
+    choices = [choice for part in mix.parts for choice in part.template.choices]
+    return tuple(
+        min((c.tp for c in choices if c.chip_class == index), default=0) for index in range(len(problem.counts))
+    )
+
+
+def _degrees(problem: MixProblem, chip_class: int) -> list[int]:
+    return sorted({c.tp for table in problem.tables for c in table.choices if c.chip_class == chip_class})

@@ -1,18 +1,21 @@
 """What a mix of pipelines is planned from: classes of chips, and tables of measured times, sizes and messages.
 
-A *choice* is a class of chips and a tensor-parallel degree, which is what one replica of one stage runs on. Spans of
-layers are numbered once, so that everything about them is an array. Must not know where the tables come from.
+A *choice* is a class of chips and a tensor-parallel degree, which is what one replica of one stage runs on. Must not
+know where the tables come from.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Sums = Literal["one_ring", "three_phases"]
+"""How gradients are summed: see mix_sync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,25 +66,6 @@ class MixTable:
         return int(self.layer_s.shape[1])
 
     @cached_property
-    def spans(self) -> tuple[Integers, Integers]:
-        """First layer, and layer after the last, of every span, ordered by the first."""
-        first, end = np.triu_indices(self.layers + 1, 1)
-        return first.astype(np.int64), end.astype(np.int64)
-
-    @cached_property
-    def span_index(self) -> Integers:
-        """The number of the span from one layer to before another."""
-        index = np.full((self.layers + 1, self.layers + 1), -1, dtype=np.int64)
-        first, end = self.spans
-        index[first, end] = np.arange(len(first))
-        return index
-
-    @cached_property
-    def span_s(self) -> Floats:
-        """Compute of every span, by (span, choice)."""
-        return over_spans(self.layer_s, self.spans)
-
-    @cached_property
     def classes(self) -> Integers:
         """Each choice's class of chips."""
         return np.array([choice.chip_class for choice in self.choices], dtype=np.int64)
@@ -91,34 +75,44 @@ class MixTable:
         """Each choice's tensor-parallel degree."""
         return np.array([choice.tp for choice in self.choices], dtype=np.int64)
 
-    def fits(self, in_flight: int) -> NDArray[np.bool_]:
-        """Tell which spans a choice can hold, by (span, choice), with so many micro-batches in flight."""
-        held = over_spans(self.state_bytes, self.spans) + in_flight * over_spans(self.stored_bytes, self.spans)
-        return np.asarray(held + self.fixed_bytes <= self.limit_bytes)
-
 
 @dataclass(frozen=True, kw_only=True)
 class MixProblem:
     """A job on a pool of chips. counts: chips by class; batch: samples of a step.
 
     weight_bytes: gradients of every layer, not split. reduce_s: seconds of an all-reduce of (bytes, members) between
-    chips of two classes. first_factor: how often the first of so many stages waits for its message in a micro-batch;
-    last_factor: the same for the last stage.
+    chips of two classes, also of arrays of them. first_factor: how often the first of so
+    many stages waits for its message in a micro-batch; last_factor: the same for the last stage. shares_max: into how
+    many shares of a layer's gradients tensor parallelism cuts them at most.
     """
 
     counts: tuple[int, ...]
     batch: int
     weight_bytes: Floats
     tables: tuple[MixTable, ...]
-    reduce_s: Callable[[float, int, int, int], float]
+    reduce_s: Callable[[Any, Any, int, int], Floats]
     first_factor: Callable[[int], float]
     last_factor: float
     stages_max: int
+    shares_max: int = 2**30
 
     @cached_property
     def weights_before(self) -> Floats:
         """Bytes of gradients before each layer, and of all."""
         return np.concatenate([[0.0], np.cumsum(self.weight_bytes)])
+
+    @property
+    def layers(self) -> int:
+        """Count the layers."""
+        return len(self.weight_bytes)
+
+    def weight_of(self, first: int, end: int) -> float:
+        """Give the bytes of the gradients of layers first to before end."""
+        return float(self.weights_before[end] - self.weights_before[first])
+
+    def shares(self, tp: int) -> int:
+        """Give into how many shares a TP degree cuts the gradients that are summed."""
+        return min(tp, self.shares_max)
 
     def table(self, microbatch_size: int) -> MixTable:
         """Give the table of a micro-batch size."""
@@ -130,13 +124,6 @@ class MixProblem:
         for choice in template.choices:
             used[choice.chip_class] += choice.tp
         return used
-
-
-def over_spans(values: Floats, spans: tuple[Integers, Integers]) -> Floats:
-    """Sum values by (choice, layer) over every span, as (span, choice)."""
-    sums = np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)
-    first, end = spans
-    return np.asarray((sums[:, end] - sums[:, first]).T)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +144,7 @@ def pace(problem: MixProblem, table: MixTable, choices: Sequence[int], ends: Seq
     starts = (0, *ends[:-1])
     times = []
     for stage, (choice, first, end) in enumerate(zip(choices, starts, ends, strict=True)):
-        seconds = float(table.span_s[table.span_index[first, end], choice])
+        seconds = float(table.layer_s[choice, first:end].sum())
         if stage < count - 1:
             factor = problem.first_factor(count) if stage == 0 else 1.0
             seconds += factor * float(table.forward_s[end, choice, choices[stage + 1]])

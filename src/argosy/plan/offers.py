@@ -12,12 +12,13 @@ from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.plan.drafts import Draft, Group, refitted
 from argosy.plan.fit import choose_parts
-from argosy.plan.predict import Timed, time_draft
 from argosy.plan.grid import Part
+from argosy.plan.predict import Timed, time_draft
 from argosy.plan.search import Search
 
 TIMED_FULL, TIMED_OTHERS = 12, 4
-CLASSES_IN_ALL_SETS = 4
+NEAR_BEST = 1.05
+CLASSES_IN_ALL_SETS, SITES_IN_ALL_SETS = 4, 4
 POLISH_ROUNDS, POLISH_GROUPS_MAX, POLISH_REPLICAS_MAX = 6, 6, 64
 
 
@@ -39,26 +40,37 @@ class Offer:
 
 
 def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Progress) -> list[Offer]:
-    """Time the most promising drafts of every set of classes."""
-    offers = []
+    """Time the most promising drafts of every set of classes.
+
+    All classes together come first and get most of the effort, and so does a part of them that seems to do as well: a
+    fleet is never planned worse than a part of it.
+    """
+    search.joined = search.crowded or len(classes) <= CLASSES_IN_ALL_SETS
+    offers: list[Offer] = []
+    best_ms = float("inf")
     choices = [parts for members in class_sets(classes) for parts in choose_parts(job, members)]
     batch, chips_min = job.train.global_batch_size, job.chips.minimum
     for done, parts in enumerate(choices):
         progress(done, len(choices))
-        limit = TIMED_FULL if len(parts) == len(classes) else TIMED_OTHERS
-        found = search.estimates(parts, batch, limit, mix=limit == TIMED_FULL, chips_min=chips_min)
-        offers += [Offer(timed=time_draft(estimate.draft), parts=parts) for estimate in found]
+        found = search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)
+        if len(parts) == len(classes) or (found and found[0].step_ms <= NEAR_BEST * best_ms):
+            found = search.estimates(parts, batch, TIMED_FULL, mix=True, chips_min=chips_min)
+        timed = [time_draft(estimate.draft) for estimate in found]
+        best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
+        offers += [Offer(timed=one, parts=parts) for one in timed]
     progress(len(choices), len(choices))
     return offers
 
 
 def class_sets(classes: Sequence[ChipClass]) -> list[tuple[ChipClass, ...]]:
-    """List the sets of classes to try: all sets of a few, else all together, by site, and one by one."""
+    """List the sets of classes to try: all sets of a few, else those of all sets of sites, and one by one."""
     if len(classes) <= CLASSES_IN_ALL_SETS:
         sizes = range(len(classes), 0, -1)
         return [members for size in sizes for members in itertools.combinations(classes, size)]
-    sites = dict.fromkeys(chip_class.site for chip_class in classes)
-    sets = [tuple(classes), *(tuple(c for c in classes if c.site == site) for site in sites), *((c,) for c in classes)]
+    sites = list(dict.fromkeys(chip_class.site for chip_class in classes))
+    counts = [*range(len(sites), 0, -1)] if len(sites) <= SITES_IN_ALL_SETS else [len(sites), 1]
+    some = [set(members) for count in counts for members in itertools.combinations(sites, count)]
+    sets = [*(tuple(c for c in classes if c.site in members) for members in some), *((c,) for c in classes)]
     return list({tuple(c.name for c in members): members for members in sets}.values())
 
 
@@ -79,6 +91,8 @@ def polished(offer: Offer) -> Offer:
 
 def moved(draft: Draft, giver: int, taker: int) -> Draft:
     """Move one micro-batch from one replica of a group to one of another, as far as the schedule allows."""
+    if draft.groups[giver].template.layout.sequences != draft.groups[taker].template.layout.sequences:
+        return draft
     groups: list[Group] = []
     for index, group in enumerate(draft.groups):
         change = (index == taker) - (index == giver)

@@ -49,7 +49,7 @@ class StageCosts:
     @property
     def layers(self) -> int:
         """How many layers there are."""
-        return self.ms.shape[2] - 1
+        return int(self.ms.shape[2]) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,8 @@ def _need_gb(t: _Tables, stage: int, start: int, end: int, way: int, count: int)
     besides_gb = t.fixed_gb[stage, way]
     if middle < end and t.fixed_gb[stage, 0] > besides_gb:
         besides_gb = t.fixed_gb[stage, 0]
-    return besides_gb + t.state[kind, end] - t.state[kind, start] + t.held[stage] * kept_gb
+    need_gb: float = besides_gb + t.state[kind, end] - t.state[kind, start] + t.held[stage] * kept_gb
+    return need_gb
 
 
 @compiled
@@ -210,8 +211,8 @@ def _within(t: _Tables, limit_ms: float, ends: Integers) -> tuple[float, float, 
     """Cut so that no stage takes longer than a limit, from the last stage on, each with as many layers as it can take.
 
     Answers the slowest stage's time (inf if there is no such cut), the least time above the limit that a stage would
-    take with one layer more, and whether a stage had to hold a layer that another might have: only then may there be a cut
-    where this finds none.
+    take with one layer more, and whether a stage had to hold a layer that another might have: only then may there be a
+    cut where this finds none.
     """
     end, slowest, longer, forced = t.ms.shape[2] - 1, 0.0, np.inf, False
     for stage in range(len(ends) - 1, -1, -1):

@@ -15,6 +15,7 @@ from argosy.plan.offers import Offer, Progress, gather, polished
 from argosy.plan.question import Form, Measured, make_search
 
 ALTERNATIVES_MAX = 6
+POLISHED_MAX = 2
 MISSING_SHOWN = 5
 
 
@@ -38,7 +39,7 @@ def plan_job(
     plans that Argosy's own trainer runs; form: only plans that another framework runs. Raises NeverFitsError when
     nothing fits, and BadInputError for chips that the fleet does not have.
     """
-    usable, refusals = usable_classes(job, classes)
+    usable, refusals = usable_classes(job, sorted(classes, key=lambda chip_class: chip_class.name))
     search = make_search(job, shape, long_links, fleet, measured, runnable=runnable, form=form)
     offers = gather(search, job, usable, progress)
     if not offers:
@@ -48,7 +49,7 @@ def plan_job(
         missing = list(search.base.setting.missing)[:MISSING_SHOWN]
         raise never_fits(search, job, usable, [*refusals, *missing])
     ranked = sorted(offers, key=lambda offer: rank(job, offer, seconds_left))
-    best = polished(ranked[0])
+    best = min(map(polished, ranked[:POLISHED_MAX]), key=lambda offer: rank(job, offer, seconds_left))
     chosen = [best, *different(ranked, best)]
     return tuple(plan_of(search, job, offer) for offer in chosen)
 

@@ -9,7 +9,7 @@ from argosy.contracts.fleet import LongLink
 from argosy.contracts.job import Job
 from argosy.model.shape import ModelShape
 from argosy.plan.drafts import Draft
-from argosy.plan.forms import Form as Form
+from argosy.plan.grid import Form as Form
 from argosy.plan.grid import Freedom
 from argosy.plan.measured import Measured as Measured
 from argosy.plan.search import MICROBATCH_SIZES, Search
@@ -41,7 +41,7 @@ def make_search(
         groups=(),
         schedule="",
         zero_stage=0,
-        links=tuple(long_links),
+        links=tuple(link for link in long_links if link.gbps > 0),
     )
     freedom = Freedom(
         sizes=(train.microbatch_size,) if train.microbatch_size else MICROBATCH_SIZES,

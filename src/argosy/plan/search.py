@@ -4,15 +4,15 @@ Bounded everywhere, so that a fleet of 100,000 chips, which is a handful of clas
 estimates; the timeline decides. Must not know prices nor what is asked for.
 """
 
-import itertools
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.network.wires import find_wire, send_ms
-from argosy.plan.drafts import Draft, make_draft, refitted, sketch
+from argosy.plan.drafts import Draft, make_draft, sketch
 from argosy.plan.fronts import Choice, front
-from argosy.plan.grid import Family, Freedom, Part
+from argosy.plan.grid import Family, Freedom
+from argosy.plan.grid import Part as Part
 from argosy.plan.links import can_join
 from argosy.plan.mixing import mixed
 from argosy.plan.templates import Template
@@ -25,7 +25,7 @@ TIMES_AROUND = (1.0, 0.8, 1.25)
 # Families whose best estimate is worse than the best by more than this are left out.
 WORSE_MAX = 1.25
 MIXED_FAMILIES = 2
-BISECTIONS = 60
+BISECTIONS, CLOSE = 60, 1e-6
 
 ZERO = (0, 1)
 TRAINER_FAMILIES = tuple(Family(schedule=s, zero_stage=z) for s in ("1f1b", "gpipe") for z in ZERO)
@@ -57,7 +57,8 @@ class Search:
     """Finds drafts for one job.
 
     base: a draft without groups; freedom: what the job leaves open; batch: sequences. crowded: also pipelines through
-    several classes that do less than each class alone, for who must use all chips.
+    several classes that do less than each class alone, for who must use all chips. joined: pipelines through several
+    classes are tried at all.
     """
 
     def __init__(self, base: Draft, freedom: Freedom, batch: int) -> None:
@@ -65,12 +66,16 @@ class Search:
         self.freedom = freedom
         self.batch = batch
         self.crowded = False
+        self.joined = True
         self.families = families(freedom)
 
-    def estimates(self, parts: Sequence[Part], batch: int, limit: int, *, mix: bool = False, chips_min: int = 1) -> list[Estimate]:
+    def estimates(
+        self, parts: Sequence[Part], batch: int, limit: int, *, mix: bool = False, chips_min: int = 1
+    ) -> list[Estimate]:
         """Guess drafts that use these parts for a batch; answers the best few, best first.
 
-        mix: several templates of a class too. chips_min: drafts that use fewer are left out. Candidates come by what their choices take at least, so most are left out before they are drafts.
+        mix: several templates of a class too. chips_min: drafts that use fewer are left out. Candidates come by what
+        their choices take at least, so most are left out before they are drafts.
         """
         listed = self.candidates(parts, batch)
         listed += self.mixes(parts, listed, batch) if mix and not self.freedom.form else []
@@ -103,30 +108,32 @@ class Search:
             draft = make_draft(base, candidate.choice, batch, schedule)
             if draft is not None and has_form(draft, self.freedom):
                 yield draft
-                if len(draft.sites) > 1 and not self.freedom.runnable and not self.freedom.form:
+                if len(draft.sites) > 1 and not self.freedom.form:
                     yield replace(draft, hierarchical=True)
 
     def candidates(self, parts: Sequence[Part], batch: int) -> list[Candidate]:
         """List candidates that use these parts: the best choice of each block for a time, and the best mix of all."""
         sites = {part.chip_class.site for part in parts}
-        if not can_join(sites, self.base.links):
+        alone = len(parts) > 1 and any(part.chip_class.nic_gbps <= 0 for part in parts)
+        if alone or not can_join(sites, self.base.links):
             return []
         found: list[Candidate] = []
         for family in self.families:
             if family.zero_stage and len(sites) > 1:
                 continue
-            for blocks in partitions(parts):
+            for blocks in partitions(parts, joined=self.joined):
                 if self.freedom.form and len(blocks) > 1:
                     continue
                 fronts = [self.front(block, family) for block in blocks]
-                if all(fronts):
+                # Of many classes those that can't hold the model alone are left out.
+                fronts = fronts if self.joined else [choices for choices in fronts if choices]
+                if fronts and all(fronts):
                     found += combined(fronts, family, batch)
         if not found:
             return []
         least_ms = min(candidate.least_ms for candidate in found)
         most_ms = float("inf") if self.crowded else WORSE_MAX * least_ms
-        kept = [candidate for candidate in found if candidate.least_ms <= most_ms]
-        return kept
+        return [candidate for candidate in found if candidate.least_ms <= most_ms]
 
     def mixes(self, parts: Sequence[Part], found: Sequence[Candidate], batch: int) -> Iterator[Candidate]:
         """Give for each family that is near the best the mix of templates of all blocks that does most."""
@@ -135,7 +142,8 @@ class Search:
         for candidate in found:
             best[candidate.family] = min(candidate.least_ms, best.get(candidate.family, candidate.least_ms))
         for family, least_ms in sorted(best.items(), key=lambda item: item[1])[:MIXED_FAMILIES]:
-            pool = [choice.template for block in blocks_of(parts) for choice in self.front(block, family)]
+            blocks = blocks_of(parts, joined=self.joined)
+            pool = [choice.template for block in blocks for choice in self.front(block, family)]
             picked = mixed(pool, chips, batch, least_ms)
             if picked:
                 yield Candidate(choice=tuple(picked), family=family, least_ms=least_ms)
@@ -191,15 +199,17 @@ def least_time_ms(fronts: Sequence[Sequence[Choice]], batch: int) -> float:
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if done(middle) >= batch else (middle, high)
+        if high - low < CLOSE * high:
+            break
     return high
 
 
-def partitions(parts: Sequence[Part]) -> Iterator[list[tuple[Part, ...]]]:
+def partitions(parts: Sequence[Part], *, joined: bool = True) -> Iterator[list[tuple[Part, ...]]]:
     """List the ways to put classes into blocks that share pipelines; with many classes each stays by itself.
 
-    A pipeline goes through at most BLOCK_MAX classes.
+    joined: whether any may share one. A pipeline goes through at most BLOCK_MAX classes.
     """
-    if len(parts) > PARTITIONED_MAX:
+    if not joined or len(parts) > PARTITIONED_MAX:
         yield [(part,) for part in parts]
         return
     if not parts:
@@ -213,9 +223,10 @@ def partitions(parts: Sequence[Part]) -> Iterator[list[tuple[Part, ...]]]:
                 yield [*blocks[:index], (head, *block), *blocks[index + 1 :]]
 
 
-def blocks_of(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
+def blocks_of(parts: Sequence[Part], *, joined: bool) -> list[tuple[Part, ...]]:
     """List all blocks that parts can be put into, each once."""
-    named = {tuple(part.chip_class.name for part in block): block for blocks in partitions(parts) for block in blocks}
+    found = [block for blocks in partitions(parts, joined=joined) for block in blocks]
+    named = {tuple(part.chip_class.name for part in block): block for block in found}
     return list(named.values())
 
 

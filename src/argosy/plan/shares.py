@@ -1,7 +1,7 @@
 """Deal a global batch's micro-batches to replicas so that the last one finishes as early as possible.
 
-Exact for replicas whose time is fill + (micro-batches - 1) x pace and whose rounds are of like size. Must not know why a
-replica is fast.
+Exact for replicas whose time is fill + (micro-batches - 1) x pace and whose rounds are of like size. Must not know why
+a replica is fast.
 """
 
 import math
@@ -58,7 +58,7 @@ def deal(kinds: Sequence[Kind], batch: int) -> tuple[tuple[tuple[int, int], ...]
     time_ms = least_time(kinds, batch)
     takes = [kind.finished(time_ms) for kind in kinds]
     surplus = sum(t * kind.count * kind.sequences for t, kind in zip(takes, kinds, strict=True)) - batch
-    rows = [((take, kind.count),) for take, kind in zip(takes, kinds, strict=True)]
+    rows: list[tuple[tuple[int, int], ...]] = [((take, kind.count),) for take, kind in zip(takes, kinds, strict=True)]
     # At the least time more may be done than asked for; of large rounds first, those who would finish last take fewer.
     order = sorted(range(len(kinds)), key=lambda i: (-kinds[i].sequences, -kinds[i].finish_ms(takes[i])))
     for index in order:
@@ -71,7 +71,7 @@ def deal(kinds: Sequence[Kind], batch: int) -> tuple[tuple[tuple[int, int], ...]
 def lightened(kind: Kind, take: int, surplus: int) -> tuple[tuple[tuple[int, int], ...], int]:
     """Take micro-batches from replicas of a kind, evenly, as far as they go into a surplus of sequences.
 
-    Answers (micro-batches, replicas) and what is left of the surplus. Replicas that would get too few to run go without.
+    Answers (micro-batches, replicas) and what is left of it. Replicas that would get too few to run go without.
     """
     if not take:
         return (), surplus

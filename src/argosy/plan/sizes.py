@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from argosy.contracts.errors import NeverFitsError
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.job import Job, Objective
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
-from argosy.plan.links import can_join
-from argosy.plan.measured import Measured as Measured
+from argosy.plan.fit import usable_classes
 from argosy.plan.planner import plan_job
+from argosy.plan.question import Measured as Measured
+from argosy.plan.question import make_search
+from argosy.plan.quick import quick_plan
 
 Progress = Callable[[int, int], None]
 """Told how many sizes were planned, of how many."""
@@ -43,37 +44,35 @@ def sized_plans(
     rest of its objective does not. measured, runnable: as for `plan_job`. Raises what that does when nothing fits.
     """
     wanted = replace(job, objective=Objective(power_kw=job.objective.power_kw))
-    ask = partial(plan_job, shape=shape, long_links=long_links, fleet=fleet, measured=measured, runnable=runnable)
-    found = list(ask(wanted, classes=classes))
-    allowed = [c for c in classes if not job.chips.allow or c.chip.name in job.chips.allow]
-    # The names allowed were checked above; of a part of the fleet some would be unknown.
-    wanted = replace(wanted, chips=replace(job.chips, allow=()))
-    ladders = [ladder(members) for members in class_sets(allowed, long_links)]
+    ask = partial(make_search, wanted, shape, long_links, fleet, measured, runnable=runnable)
+    found = list(plan_job(wanted, shape, classes, long_links, fleet=fleet, measured=measured, runnable=runnable))
+    ladders = [ladder(members) for members in class_sets(usable_classes(job, classes)[0])]
     count, done = sum(map(len, ladders)), 0
+    inside = ask()
     for sizes in ladders:
         for members in sizes:
             progress(done, count)
             done += 1
-            if sum(c.chips for c in members) < job.chips.minimum:
+            # What crosses sites hangs on how many nodes there are, and a single node is a network by itself.
+            apart = len({c.site for c in members}) > 1 or any(c.nodes == 1 for c in members)
+            whole = {c.name: c for c in (members if apart else sizes[0])}
+            plan = quick_plan(ask() if apart else inside, wanted, members, whole)
+            if plan is None:
                 break
-            try:
-                found += ask(wanted, classes=members)
-            except NeverFitsError:
-                break
+            found.append(plan)
     progress(count, count)
     return found
 
 
-def class_sets(classes: Sequence[ChipClass], long_links: Sequence[LongLink]) -> list[tuple[ChipClass, ...]]:
-    """List the sets to try: each class alone, pairs of a few, those of each site, all; only sites that links join."""
+def class_sets(classes: Sequence[ChipClass]) -> list[tuple[ChipClass, ...]]:
+    """List the sets to try: each class alone, pairs of a few, those of each site, all."""
     sites = dict.fromkeys(c.site for c in classes)
     sets: list[tuple[ChipClass, ...]] = [(c,) for c in classes]
     if len(classes) <= PAIRED_CLASSES_MAX:
         sets += itertools.combinations(classes, 2)
     sets += [tuple(c for c in classes if c.site == site) for site in sites]
     sets.append(tuple(classes))
-    unlike = {tuple(c.name for c in members): members for members in sets}.values()
-    return [members for members in unlike if can_join({c.site for c in members}, long_links)]
+    return list({tuple(c.name for c in members): members for members in sets}.values())
 
 
 def ladder(classes: Sequence[ChipClass]) -> list[tuple[ChipClass, ...]]:

@@ -167,24 +167,28 @@ class Run:
         return F.cross_entropy(output.float().flatten(0, 1), self.targets.flatten(), reduction="sum")
 
     def times_ms(self) -> tuple[float, float]:
-        """Time forward and backward apart; gradients add up, as over a step's micro-batches."""
-        forwards: list[float] = []
-        backwards: list[float] = []
-        gradient: Tensor | None = None
-        ends_s = 0.0
-        while len(backwards) < RUNS_MIN or (time.perf_counter() < ends_s and len(backwards) < RUNS_MAX):
-            begun_s = self._now_s()
-            output = self.forward()
-            middle_s = self._now_s()
-            if gradient is None and self.targets is None:
-                gradient = torch.randn_like(output)
-            torch.autograd.backward(output, gradient)
-            forwards.append(middle_s - begun_s)
-            backwards.append(self._now_s() - middle_s)
-            if len(backwards) == WARMUPS and not ends_s:
-                forwards, backwards = [], []
-                ends_s = time.perf_counter() + self.asked.seconds
+        """Time forward and backward apart; gradients add up, as over a step's micro-batches.
+
+        A rank that shares the work with others runs as often as they do, or they would wait for one another for ever.
+        """
+        for _ in range(WARMUPS):
+            self.once_s()
+        ends_s = time.perf_counter() + self.asked.seconds
+        found: list[tuple[float, float]] = []
+        while len(found) < RUNS_MIN or (self.alone and time.perf_counter() < ends_s and len(found) < RUNS_MAX):
+            found.append(self.once_s())
+        forwards, backwards = zip(*found, strict=True)
         return statistics.median(forwards) * 1e3, statistics.median(backwards) * 1e3
+
+    def once_s(self) -> tuple[float, float]:
+        """Go there and back once; gives the seconds of each."""
+        begun_s = self._now_s()
+        output = self.forward()
+        middle_s = self._now_s()
+        gradient = torch.ones_like(output) if self.targets is None else None
+        turned_s = self._now_s()
+        torch.autograd.backward(output, gradient)
+        return middle_s - begun_s, self._now_s() - turned_s
 
     def kept_bytes(self) -> int:
         """Add up what autograd keeps from forward to backward, each memory once, parameters left out."""

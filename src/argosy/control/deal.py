@@ -1,0 +1,164 @@
+"""What a queue that takes turns has to deal: its jobs, the ways to run each, the nodes and chips it may use, as arrays.
+
+Reads the state and changes nothing. Must not know which ways are chosen, nor how that is carried out.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from argosy.contracts.policy import SECOND_US, Queue
+from argosy.control.choose import Ways
+from argosy.control.quota import UNLIMITED
+from argosy.control.rungs import Rung
+from argosy.control.state import JobState, State
+from argosy.control.work import Work
+
+GIVES_WAY = {"round": "others have their turn", "moved": "other chips suit it better"}
+"""Why a job is stopped at the end of a round; only the first counts as an exchange."""
+
+GUESS_S = 600.0
+"""What a job of unknown length is reckoned to need at least."""
+
+
+@dataclass(slots=True)
+class Deal:
+    """One queue's deal.
+
+    players: its jobs, in order of age. fixed: those of them that stay as they are; kept: those that move to better
+    chips at most. room: nodes by pool, then chips by the quota kinds that have a limit, which are kinds.
+    """
+
+    work: Work
+    number: int
+    queue: Queue
+    players: list[JobState] = field(default_factory=list)
+    fixed: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
+    room: list[float] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+
+    @property
+    def state(self) -> State:
+        """The state."""
+        return self.work.state
+
+
+Way = tuple[JobState, Rung, bool]
+"""A job, a rung it could run at, and whether it does so now."""
+
+Dealt = tuple[JobState, Rung, tuple[tuple[int, ...], ...]]
+"""A job, the rung it was dealt, and the nodes of each part."""
+
+
+def own_jobs(deal: Deal) -> list[JobState]:
+    """List the jobs of a queue that run or wait, in order of age."""
+    state = deal.state
+    waiting = [member[2] for group, rows in state.waiting.items() if group[0] == deal.number for member in rows]
+    running = [attempt.job for attempt in state.attempts.values()]
+    jobs = [state.jobs[name] for name in (*waiting, *running)]
+    return sorted((job for job in jobs if job.claim.queue == deal.queue.name), key=lambda job: job.number)
+
+
+def gather(deal: Deal, over: bool) -> bool:
+    """List who takes part; False if nobody could start or move, or some still make way for the last deal."""
+    state, most = deal.state, deal.queue.round.exchanges_at_most
+    jobs = own_jobs(deal)
+    if any(job.state == "stopping" and job.reason in GIVES_WAY for job in jobs):
+        return False
+    for job in jobs:
+        if job.state == "waiting" and job.rungs and job.not_before_us <= state.now_us:
+            deal.players.append(job)
+        elif job.state in ("running", "preparing") and job.rungs:
+            deal.players.append(job)
+            if not over or job.state != "running" or not job.claim.preemptible or job.claim.kind == "serve":
+                deal.fixed.add(job.id)
+            elif most is not None and job.exchanges >= most:
+                (deal.fixed if deal.queue.order == "fifo" else deal.kept).add(job.id)
+    some_free = any(tree.top.free for tree in state.nodes.trees)
+    return len(deal.players) > len(deal.fixed) and (over or some_free)
+
+
+def contested_by_others(deal: Deal) -> set[int]:
+    """List the pools that jobs of other queues wait for."""
+    state = deal.state
+    others = {shape for queue, shape, _, _ in state.waiting if queue != deal.number and shape >= 0}
+    return {pool for shape in others for parts in state.shapes[shape].parts for pool, _, _ in parts}
+
+
+def count_room(deal: Deal, contested: set[int]) -> list[float]:
+    """Count the nodes of each pool that can be dealt or stay with who has them, and the chips that quotas allow."""
+    state, quota = deal.state, deal.state.quota
+    contested_kinds = {state.kind_of_pool(pool) for pool in contested}
+    nodes = [float(tree.top.free) for tree in state.nodes.trees]
+    for job in deal.players:
+        if job.attempt:
+            for part in state.attempts[job.attempt].rung.parts:
+                nodes[part.pool] += part.nodes
+    row = quota.rows[deal.number]
+    for kind in range(len(quota.kinds)):
+        allowed = row.held[kind] + min(
+            quota.rows[place].most[kind] - quota.rows[place].held[kind] for place in row.path
+        )
+        if kind in contested_kinds:
+            allowed = min(allowed, max(row.own[kind], row.held[kind]))
+        if allowed < UNLIMITED // 2:
+            deal.kinds.append(kind)
+            nodes.append(float(allowed))
+    return nodes
+
+
+def ways_of(deal: Deal, job: JobState) -> list[Way]:
+    """List the ways to run a job: what it does now, and each rung that has a rate."""
+    current = deal.state.attempts[job.attempt].rung if job.attempt else None
+    ways: list[Way] = [(job, current, True)] if current is not None else []
+    least = current.rate if current is not None and job.id in deal.kept else 0.0
+    return ways + [(job, rung, False) for rung in job.rungs if rung != current and rung.rate > least]
+
+
+def arrays_of(deal: Deal, jobs: list[JobState], table: list[Way]) -> Ways:
+    """Write the ways as arrays."""
+    state, rules = deal.state, deal.queue.round
+    index = {job.id: number for number, job in enumerate(jobs)}
+    best = [max(rung.rate for rung in job.rungs) or 1.0 for job in jobs]
+    left = [_left(job, rate, state.now_us) for job, rate in zip(jobs, best, strict=True)]
+    owner = np.array([index[job.id] for job, _, _ in table], np.int64)
+    rates = np.array([rung.rate for _, rung, _ in table])
+    takes = np.zeros((len(table), len(deal.room)))
+    for row, (_, rung, _) in enumerate(table):
+        for part in rung.parts:
+            takes[row, part.pool] += part.nodes
+        amounts = dict(state.amounts_of(rung))
+        for place, kind in enumerate(deal.kinds, len(state.nodes.pools)):
+            takes[row, place] = amounts.get(kind, 0)
+    ages = np.array([(state.now_us - job.submitted_us) / SECOND_US for job in jobs])
+    ran = np.array([job.done_by(state.now_us) / rate for job, rate in zip(jobs, best, strict=True)])
+    return Ways(
+        job=owner,
+        takes=takes,
+        speed=rates / np.array(best)[owner],
+        pace=rates / np.array(left)[owner],
+        stays=np.array([stays for _, _, stays in table]),
+        fixed=np.array([stays and job.id in deal.fixed for job, _, stays in table]),
+        kept=np.array([job.id in deal.kept for job, _, _ in table]),
+        left_s=np.array(left) / np.array(best),
+        had=(ran + rules.every_s) / (ages + 2 * rules.every_s),
+        room=np.array(deal.room),
+        round_s=rules.every_s,
+        start_s=rules.start_s,
+    )
+
+
+def _left(job: JobState, best_rate: float, now_us: int) -> float:
+    """Give the tokens a job still has to train, by the rates of the rungs it ran at.
+
+    Where it does not say how many it trains in all: by its time limit; without one it is reckoned to need as long again
+    as it has run, GUESS_S at least.
+    """
+    done = job.done_by(now_us)
+    if job.claim.work_tokens is not None:
+        return max(float(job.claim.work_tokens - done), best_rate)
+    least = GUESS_S * best_rate
+    if job.claim.time_limit_us is not None:
+        return max(job.claim.time_limit_us / SECOND_US * best_rate - done, least)
+    return max(float(done), least)

@@ -1,0 +1,129 @@
+"""Gavel's rules as the benchmark counts them, on small and on made traces, and waiting beside FIFO with backfill."""
+
+import importlib
+import sys
+
+import pytest
+
+from argosy.contracts.errors import BadInputError
+
+FAST_AND_SLOW = {"fast": {("A", 1): 4.0, ("A", 2): 6.0}, "slow": {("A", 1): 1.0, ("A", 2): 0.0}}
+
+
+@pytest.fixture(scope="module")
+def benchmark(repository):
+    """Import a script of the benchmarks folder by name."""
+    sys.path.insert(0, str(repository / "benchmarks"))
+    yield importlib.import_module
+    sys.path.remove(str(repository / "benchmarks"))
+
+
+@pytest.fixture(scope="module")
+def traces(benchmark):
+    """Give the benchmark."""
+    return benchmark("scheduler_traces")
+
+
+def rows_of(benchmark, *jobs):
+    """Rows of (hours on the fast chip, chips, arrival in seconds)."""
+    row = benchmark("gavel_traces").Row
+    return [
+        row(
+            job_type="A",
+            steps=hours * 3600 * FAST_AND_SLOW["fast"]["A", chips],
+            chips=chips,
+            priority=1,
+            arrival_s=at_s,
+        )
+        for hours, chips, at_s in jobs
+    ]
+
+
+class TestRules:
+    @pytest.mark.slow
+    def test_one_job_takes_what_it_takes(self, benchmark, traces):
+        """Alone, a job of an hour ends after an hour, under every policy."""
+        rows = rows_of(benchmark, (1.0, 1, 0.0))
+        for policy in traces.POLICIES:
+            run = traces.run_trace("t", rows, FAST_AND_SLOW, {"fast": 1, "slow": 1}, policy, "gavel")
+            assert (run.jct_mean_h, run.starts_per_job) == (1.0, 1.0)
+
+    def test_a_chip_that_falls_free_waits_for_the_round_in_gavels_rules(self, benchmark, traces):
+        """While others run, a chip whose job ended idles to the end of the round of 0.1 h; in production not."""
+        rows = rows_of(benchmark, (1.0, 1, 0.0), (0.05, 1, 0.0), (0.05, 1, 0.0))
+        gavel, ours = (traces.run_trace("t", rows, FAST_AND_SLOW, {"fast": 2}, "fifo", r) for r in traces.RULES)
+        minute = 1 / 60
+        assert gavel.jct_mean_h == pytest.approx((1.0 + 0.05 + 0.15) / 3, abs=1e-3)
+        assert ours.jct_mean_h == pytest.approx((1.0 + 0.05 + 0.10 + 4 * minute) / 3, abs=1e-3)
+
+    @pytest.mark.slow
+    def test_the_bound_is_never_beaten(self, benchmark, traces):
+        """No policy ends all jobs before the linear program says it can be."""
+        rates = {"v100": FAST_AND_SLOW["fast"], "slow": FAST_AND_SLOW["slow"]}
+        made = benchmark("gavel_traces").make_trace(3, 6, rates, hours=(0.1, 0.8))
+        for policy in traces.POLICIES:
+            run = traces.run_trace("t", made, rates, {"v100": 2, "slow": 3}, policy, "gavel")
+            assert run.makespan_h >= run.lp_bound_h - 1e-3
+
+    def test_a_trace_written_is_the_trace_read(self, benchmark, tmp_path):
+        """Making, writing and reading a trace gives it back."""
+        gavel = benchmark("gavel_traces")
+        rows = gavel.make_trace(1, 20, {"v100": FAST_AND_SLOW["fast"]}, gap_s=100.0)
+        path = tmp_path / "made.trace"
+        path.write_text(gavel.write_trace(rows))
+        again = gavel.read_trace(path)
+        assert [(r.job_type, r.steps, r.chips) for r in again] == [(r.job_type, r.steps, r.chips) for r in rows]
+
+    def test_a_broken_trace_is_named_by_line(self, benchmark, traces, tmp_path):
+        """A line that is no job, a chip nobody measured and a job that nothing runs are told."""
+        path = tmp_path / "bad.trace"
+        path.write_text("A\t1\n")
+        with pytest.raises(BadInputError, match=r"bad.trace:1: 2 columns"):
+            benchmark("gavel_traces").read_trace(path)
+        with pytest.raises(BadInputError, match="such as v100=8"):
+            traces.read_chips("v100:8")
+        with pytest.raises(BadInputError, match="no chip of slow runs A on 2"):
+            traces.requests_of(rows_of(benchmark, (1.0, 2, 0.0)), FAST_AND_SLOW, {"slow": 4})
+
+
+class TestReference:
+    @pytest.mark.reference
+    @pytest.mark.slow
+    def test_gavels_baseline_is_reproduced(self, benchmark, traces, reference_data):
+        """`fifo_perf` ends within 5 % of the makespan and mean time that Gavel's simulator gives (25.2 and 11.18 h)."""
+        folder = reference_data / "scheduler" / "gavel"
+        gavel = benchmark("gavel_traces")
+        rates = gavel.read_rates(folder / "simulation_throughputs.json.gz")
+        rows = gavel.read_trace(folder / "static_100.trace")
+        run = traces.run_trace("static_100", rows, rates, traces.PHYSICAL, "fifo_perf", "gavel")
+        assert run.makespan_h == pytest.approx(25.2, rel=0.05)
+        assert run.jct_mean_h == pytest.approx(11.18, rel=0.05)
+
+    @pytest.mark.reference
+    @pytest.mark.slow
+    def test_the_shortest_first_beats_gavels_best(self, benchmark, traces, reference_data):
+        """On the continuous trace the mean time is below 3.6 h; Gavel's best policy has 4.06."""
+        folder = reference_data / "scheduler" / "gavel"
+        gavel = benchmark("gavel_traces")
+        rates = gavel.read_rates(folder / "simulation_throughputs.json.gz")
+        rows = gavel.read_trace(folder / "continuous_96.trace")
+        run = traces.run_trace("continuous_96", rows, rates, traces.PHYSICAL, "shortest_remaining", "gavel")
+        assert run.jct_mean_h <= 3.6
+
+
+class TestKalos:
+    def test_backfill_passes_only_whom_it_does_not_delay(self, benchmark):
+        """Behind a gang that waits, a job that ends before it can start goes first, one that would not does not."""
+        kalos = benchmark("scheduler_kalos")
+        shapes = [(3, 100.0, 0.0), (4, 50.0, 1.0), (1, 90.0, 2.0), (1, 200.0, 3.0)]
+        gangs = [kalos.Gang(nodes=n, run_s=s, limit_s=s, arrival_s=at_s) for n, s, at_s in shapes]
+        assert kalos.fifo_with_backfill(gangs, 4) == [0.0, 100.0, 2.0, 150.0]
+
+    @pytest.mark.reference
+    @pytest.mark.slow
+    def test_no_gang_starves(self, benchmark, reference_data):
+        """At 90 % load the longest wait is within three times the p99 of FIFO with backfill."""
+        kalos = benchmark("scheduler_kalos")
+        gangs = kalos.read_gangs(reference_data / "scheduler" / "acme_kalos_converted.csv", 256, 0.9, 0)
+        fifo, core = kalos.compare(gangs, 256, ["best_effort"])
+        assert core.wait_max_h <= 3 * fifo.wait_p99_h
