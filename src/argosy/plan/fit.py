@@ -5,6 +5,7 @@ its way out.
 """
 
 import difflib
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -134,6 +135,8 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
     needs = [(least_gb(search, Part(chip_class=c, chips=min(most, c.chips)), batch), c) for c in classes]
     need_gb, chip_class = min(needs, key=lambda pair: pair[0] / (pair[1].chip.memory_gb or 1.0))
     limit_gb = chip_class.chip.memory_gb or 0.0
+    if search.base.setting.missing and not math.isfinite(need_gb):
+        return NeverFitsError(f"{job.model} can't be planned: no way to lay it out has all its times:{because}")
     if need_gb <= limit_gb:
         return NeverFitsError(
             f"{job.model} fits in memory but no plan uses the {job.chips.minimum} chips that chips.min asks for with a "
