@@ -1,0 +1,47 @@
+"""Which schedules and degrees the search chooses between, each where it pays."""
+
+from typing import Any
+
+import pytest
+
+from argosy.contracts.plan import Plan
+from argosy.plan.check import check_plan
+from argosy.plan.planner import plan_job
+
+
+def plan(build: Any, model: str, batch: int, memory_gb: float, nodes: int, **more: Any) -> Plan:
+    """Plan a job on one class of nodes of eight chips."""
+    tflops = more.pop("tflops", 75.0)
+    chips = build.chip_class(tflops=tflops, memory_gb=memory_gb, nodes=nodes, chips_per_node=8, nic_gbps=1600.0)
+    length = more.pop("sequence_length", 4096)
+    job = build.job(model, global_batch_size=batch, sequence_length=length, precision="bf16")
+    found = plan_job(job, build.shape(model), [chips], (), **more)[0]
+    check_plan(found)
+    return found
+
+
+@pytest.mark.slow
+class TestChosen:
+    def test_few_microbatches(self, build: Any) -> None:
+        """A pipeline with few micro-batches puts weights' gradients into its gaps, where the trainer needn't run it."""
+        small = {"tflops": 0.0025, "sequence_length": 64}
+        assert plan(build, "demo", 16, 0.02, 4, **small).schedule == "zero-bubble"
+        assert plan(build, "demo", 16, 0.02, 4, runnable=True, **small).schedule in ("1f1b", "gpipe")
+
+    def test_weights_sharded_without_pipeline(self, build: Any) -> None:
+        """Where gathering weights hides behind arithmetic, sharding them spares the pipeline."""
+        found = plan(build, "demo", 32, 0.03, 8, tflops=0.0025, sequence_length=64)
+        assert found.zero_stage == 3
+        assert all(len(replica.stages) == 1 for replica in found.replicas)
+
+    def test_experts_spread(self, build: Any) -> None:
+        """A mixture of experts is spread over chips that take micro-batches of their own."""
+        found = plan(build, "mixtral-8x7b", 256, 80.0, 16)
+        assert found.replicas[0].stages[0].ep > 1
+        assert sum(replica.sequences for replica in found.replicas) == 256
+
+    def test_recompute_in_part(self, build: Any) -> None:
+        """A stage recomputes only as many of its layers as must be."""
+        found = plan(build, "llama-3-8b", 1024, 40.0, 64, sequence_length=8192)
+        counts = [stage.recompute_layers for stage in found.replicas[0].stages if stage.recompute != "none"]
+        assert any(count is not None for count in counts)
