@@ -6,8 +6,8 @@ Rules: every stage of a replica has the same data-parallel degree; tensor parall
 it was timed; memory as Sailor's simulator counts it; the whole batch is trained; gradients are summed across kinds of
 chips too. `plan` is in Sailor's JSON form; see sailor_evaluator.py for how several pipelines are timed.
 
-`iterations_per_s`, `plan`, `sums`: gradients summed by the better of two rules, three phases (our extension) or one ring
-over all holders of a layer; `*_iterations_per_s`: the same plan by each. `one_ring`: the best plan found for that rule.
+`iterations_per_s`, `plan`, `sums`: gradients summed by the better of two rules, three phases (our extension) or one
+ring over all holders of a layer; `*_iterations_per_s`: the same plan by each. `one_ring`: the best found for that rule.
 `single_pipeline`: the best plan found whose replicas are all alike, which Sailor's simulator times without extension.
 search_s is the second of two searches for both rules, cold_search_s the first, single_pipeline.search_s its own.
 bound_gap: how far a plan's step is above a proven least one by the same rule (loose where sums go in three phases).

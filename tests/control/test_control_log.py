@@ -47,6 +47,16 @@ class TestReplay:
         core, anew = busy_core(), State()
         assert all(log.decide_again(anew, record) for record in core.records)
 
+    def test_records_of_other_code_are_applied_never_decided_again(self, monkeypatch):
+        """A record carries the version that decided it; under another one it is applied as it stands."""
+        core = busy_core()
+        lines = [log.write_record(record) for record in core.records]
+        monkeypatch.setattr(log, "CODE_VERSION", log.CODE_VERSION + 1)
+        monkeypatch.setattr(log, "step", None)
+        again = State()
+        assert all(log.decide_again(again, log.read_record(line)) for line in lines)
+        assert log.snapshot(again) == log.snapshot(core.state)
+
     def test_nonsense_is_refused_by_name(self):
         """Bytes that are no record or snapshot are bad input, not a crash."""
         for read in (log.read_record, log.restore):

@@ -273,4 +273,4 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: AnyEvent
     changes: tuple[AnyChange, ...] = ()
     commands: tuple[AnyCommand, ...] = ()
-    code: int = CODE_VERSION
+    code: int = 0

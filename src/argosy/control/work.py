@@ -9,7 +9,7 @@ from argosy.contracts.command import AnyCommand, Launch, RequestOptions, RunPass
 from argosy.contracts.event import AnyEvent
 from argosy.contracts.policy import SECOND_US
 from argosy.control.apply import apply
-from argosy.control.change import AnyChange, Record, Refused, Reserved, TimersDone, TimerSet, Unreserved
+from argosy.control.change import CODE_VERSION, AnyChange, Record, Refused, Reserved, TimersDone, TimerSet, Unreserved
 from argosy.control.state import AttemptState, State
 from argosy.control.transitions import illegal
 
@@ -100,7 +100,8 @@ class Work:
             self.commands.append(RunPass(id=self._id(), term=self.state.term))
         if self.state.timers and any(isinstance(change, TimerSet | TimersDone) for change in self.changes):
             self.commands.append(WakeAt(id=self._id(), term=self.state.term, at_us=self.state.timers[0][0]))
-        return Record(event=self.event, changes=tuple(self.changes), commands=tuple(self.commands))
+        changes, commands = tuple(self.changes), tuple(self.commands)
+        return Record(event=self.event, changes=changes, commands=commands, code=CODE_VERSION)
 
     def _id(self) -> str:
         return f"{self.state.seq}.{len(self.commands)}"

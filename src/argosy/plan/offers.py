@@ -16,7 +16,7 @@ from argosy.plan.grid import Part
 from argosy.plan.predict import Timed, time_draft
 from argosy.plan.search import Search
 
-TIMED_FULL, TIMED_OTHERS = 12, 4
+TIMED_FULL, TIMED_OTHERS = 12, 3
 NEAR_BEST = 1.05
 CLASSES_IN_ALL_SETS, SITES_IN_ALL_SETS = 4, 4
 POLISH_ROUNDS, POLISH_GROUPS_MAX, POLISH_REPLICAS_MAX = 6, 6, 64
