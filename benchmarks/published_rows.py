@@ -14,9 +14,8 @@ from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.model.config import read_config
 from argosy.model.flops import train_flops_per_token
 from argosy.model.named import config_text, named_configs
-from argosy.model.numerics import MEGATRON
 from argosy.model.shape import ModelShape
-from argosy.plan.program import MEGATRON_2022, Program
+from argosy.plan.program import MEGATRON_2022, MEGATRON_CORE, Program
 
 # Which rows belong to which set, by the start or a part of their source.
 SETS = {
@@ -55,19 +54,6 @@ PEAK_TFLOPS = {"A100": 312.0, "H100": 989.4}
 PRECISIONS = ("", "bf16", "fp16", "amp")
 # Programs of 2021 cut no norms along the sequence; those of 2023 on fuse attention and hide part of their exchanges.
 MEGATRON_2021 = replace(MEGATRON_2022, name="megatron-2021", sequence_parallel=False)
-# Megatron Core since: attention and activation fused, no dropout; logits in 16 bits and their fp32 copy are kept, and
-# as much again on the way back.
-FUSED = replace(
-    MEGATRON,
-    name="megatron-fused",
-    score_bytes=0,
-    statistic_bytes=4,
-    dropout=False,
-    fused_activation=True,
-    logits_bytes=6,
-    logits_workspace_bytes=6,
-)
-MEGATRON_CORE = Program(name="megatron-core", numerics=FUSED, sequence_parallel=True)
 OVERLAPPED = replace(MEGATRON_CORE, name="overlapped", overlapped=True)
 MEMORY_NOTE = re.compile(r"mem (\d+(?:\.\d+)?) ?(?:of|/)")
 NOT_STATED = ("n/a", "na", "-", "/", "none", "?")

@@ -5,8 +5,15 @@ from dataclasses import replace
 import pytest
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Stage, Wire
-from argosy.network.exchanges import by_phases, gradient_delay_ms, serve_exchanges, serve_gathers
+from argosy.contracts.plan import EMBEDDING, Exchange, Gather, Plan, Replica, Stage, Wire
+from argosy.network.exchanges import (
+    by_phases,
+    gather_inside,
+    gathered,
+    gradient_delay_ms,
+    serve_exchanges,
+    serve_gathers,
+)
 
 
 def stage(first: int, end: int, shares: tuple[float, ...], backward_ms: float = 10) -> Stage:
@@ -86,23 +93,55 @@ class TestServe:
 
 
 class TestPhases:
+    """Summed inside each site, across, and spread inside."""
+
     FLAT = Exchange(unit=0, members=((0, 0), (1, 0)), wire="w", wire_bytes=2 * 5 / 6 * 8e6, hops=4)
     INSIDE = Wire(name="inside", gbps=64, one_way_ms=0.1)
+    WIRES = (INSIDE,)
+
+    def sites(self, *holders: int) -> list[Gather]:
+        """Build sites of so many holders of 8 MB each."""
+        return [gather_inside([(index, 0)], count, 8e6, self.INSIDE) for index, count in enumerate(holders)]
 
     def test_two_sites(self) -> None:
         """Of two sites only one sum each crosses; the larger site's two phases inside come on top."""
-        made = by_phases(self.FLAT, 8e6, [(2, self.INSIDE), (4, self.INSIDE)])
-        assert (made.wire_bytes, made.hops) == (8e6, 2)
+        made = by_phases(self.FLAT, 8e6, self.sites(2, 4), self.WIRES)
+        assert (made.wire_bytes, made.hops, made.gathers) == (8e6, 2, ())
         assert made.inside_ms == pytest.approx(2 * (3 / 4 * 1 + 3 * 0.1))
         assert made.phased
 
+    def test_sharded(self) -> None:
+        """With ZeRO-1 as much crosses, before the update; half of the phases inside follow it, each in its site."""
+        flat = replace(self.FLAT, wire_bytes=5 / 6 * 8e6, gather_bytes=5 / 6 * 8e6)
+        made = by_phases(flat, 8e6, sites := self.sites(2, 4, 1), self.WIRES, zero_stage=1)
+        assert (made.wire_bytes, made.gather_bytes, made.hops) == (pytest.approx(4 / 3 * 8e6), 0, 4)
+        assert made.inside_ms == pytest.approx(3 / 4 * 1 + 3 * 0.1)
+        assert made.gathers == tuple(sites[:2])
+        assert [(gather.payload_bytes, gather.hops) for gather in made.gathers] == [(4e6, 1), (6e6, 3)]
+
     def test_one_member_a_site(self) -> None:
         """With a single member in every site there is nothing to do inside, and phases are the flat ring."""
-        made = by_phases(self.FLAT, 8e6, [(1, self.INSIDE), (1, self.INSIDE)])
+        made = by_phases(self.FLAT, 8e6, self.sites(1, 1), self.WIRES)
         assert (made.wire_bytes, made.inside_ms, made.phased) == (8e6, 0.0, False)
 
+    def test_one_member_a_site_sharded(self) -> None:
+        """Then what is sharded stays sharded over all."""
+        assert by_phases(self.FLAT, 8e6, self.sites(1, 1), self.WIRES, zero_stage=1) is self.FLAT
+
     def test_phases_delay_the_end_only(self) -> None:
-        """An exchange ends its phases inside later, and so does its gather; the wire serves the next meanwhile."""
-        first, second = (replace(exchange(unit, gather_bytes=1e6), inside_ms=7.0) for unit in (1, 0))
+        """An exchange ends its phases inside later; the wire serves the next meanwhile."""
+        first, second = (replace(exchange(unit), inside_ms=7.0) for unit in (1, 0))
         assert [(s.start_ms, s.end_ms) for s in serve_exchanges(plan(first, second), [0, 0])] == [(0, 10), (1, 11)]
-        assert [(s.start_ms, s.end_ms) for s in serve_gathers(plan(first, second), [0, 0])] == [(1, 11), (0, 10)]
+
+    def test_gathers_of_sites_do_not_wait_for_one_another(self) -> None:
+        """Each site gathers over its own wire; two units of one site queue, the lower first."""
+        units = [by_phases(exchange(unit), 8e6, self.sites(2, 2), self.WIRES, zero_stage=1) for unit in (1, 0)]
+        the_plan = replace(plan(*units), wires=(*plan().wires, self.INSIDE))
+        assert [(unit, gather.members) for unit, gather in gathered(the_plan)] == [
+            (1, ((0, 0),)),
+            (1, ((1, 0),)),
+            (0, ((0, 0),)),
+            (0, ((1, 0),)),
+        ]
+        served = serve_gathers(the_plan, [0, 3, 0, 0])
+        assert [s.start_ms for s in served] == [0.5, 3, 0, 0]

@@ -198,13 +198,13 @@ class EmulatedClock:
 
     def gathered(self) -> None:
         """Wait for the gathers that this rank takes part in."""
-        exchanges = gathered(self.plan)
+        gathers = [gather for _, gather in gathered(self.plan)]
         clocks = self._gather_row[:, _CLOCK]
-        ready = [max(float(clocks[self._rank(member)]) for member in exchange.members) for exchange in exchanges]
+        ready = [max(float(clocks[self._rank(member)]) for member in gather.members) for gather in gathers]
         stages = range(self.seat.stage, len(self.replica.stages), self._places)
         mine = {(self.seat.replica, stage) for stage in stages}
-        for exchange, served in zip(exchanges, serve_gathers(self.plan, ready), strict=True):
-            if not mine.isdisjoint(exchange.members):
+        for gather, served in zip(gathers, serve_gathers(self.plan, ready), strict=True):
+            if not mine.isdisjoint(gather.members):
                 self.clock_ms = max(self.clock_ms, served.end_ms)
         self._sleep()
 

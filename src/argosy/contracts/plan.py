@@ -97,13 +97,29 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gather:
+    """The all-gather of a unit's updated parameters among some of its holders, each of which updated a shard.
+
+    payload_bytes: what one direction of the wire carries for it ((n-1)/n x parameter bytes). hops: one-way delays that
+    the algorithm pays.
+    """
+
+    members: tuple[tuple[int, int], ...]
+    wire: str
+    payload_bytes: float
+    hops: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """The gradient sync of one unit among all (replica, stage) that hold it.
 
     wire_bytes: what one direction of the wire carries for it (ring all-reduce: 2 (n-1)/n x gradient bytes; with
-    ZeRO-1 the reduce-scatter's half). gather_bytes: with ZeRO-1, what the parameter all-gather after the update
-    carries; else 0. hops: one-way delays that the algorithm pays. inside_ms: what phases inside sites add to an
-    exchange across them, after the wire is free again; 0 for one flat ring through all.
+    ZeRO-1 the reduce-scatter's half; by phases the sums of the sites). gather_bytes: with ZeRO-1, what the parameter
+    all-gather after the update carries over the same wire; else 0. hops: one-way delays that the algorithm pays.
+    inside_ms: what phases inside sites add to an exchange across them, after the wire is free again; 0 for one flat
+    ring through all. gathers: with ZeRO-1 by phases, one for each site of several holders, whose shards it gathers;
+    then gather_bytes is 0, for nothing crosses after the update.
     """
 
     unit: int
@@ -113,11 +129,12 @@ class Exchange:
     gather_bytes: float = 0.0
     hops: int = 2
     inside_ms: float = 0.0
+    gathers: tuple[Gather, ...] = ()
 
     @property
     def phased(self) -> bool:
         """Whether it runs by phases: inside every site, across, and inside again."""
-        return self.inside_ms > 0
+        return self.inside_ms > 0 or bool(self.gathers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """What a training program keeps in memory: bytes for each parameter, and for each number that a layer makes.
 
 `numerics("fp32")` and `numerics("bf16")` describe Argosy's own trainer, as measured on its decoder; MEGATRON describes
-the mixed precision of arXiv 2205.05198. Pure constants: how many numbers there are is in `model.memory`.
+the mixed precision of arXiv 2205.05198, MEGATRON_CORE that of its successor. Pure constants: how many numbers there are is in `model.memory`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from argosy.contracts.errors import BadInputError
@@ -81,6 +81,18 @@ MEGATRON = Numerics(
     statistic_bytes=0,
     score_bytes=4,
     dropout=True,
+)
+# Attention and activation fused, no dropout; logits in 16 bits and their fp32 copy are kept, and as much again on the
+# way back.
+MEGATRON_CORE = replace(
+    MEGATRON,
+    name="megatron-core",
+    score_bytes=0,
+    statistic_bytes=4,
+    dropout=False,
+    fused_activation=True,
+    logits_bytes=6,
+    logits_workspace_bytes=6,
 )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import Exchange, Plan, Stage, Wire
-from argosy.network.wires import Served, Transfer, schedule, send_ms
+from argosy.contracts.plan import Exchange, Gather, Plan, Stage, Wire
+from argosy.network.wires import Served, Transfer, find_wire, schedule, send_ms
 
 
 def gradient_delay_ms(plan: Plan, stage: Stage, unit: int) -> float:
@@ -53,33 +53,52 @@ def serve_gathers(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
 
     Ties go to the lower unit, which the next forward needs first.
     """
-    served = schedule(
-        [transfer(plan, e, ready, e.gather_bytes, e.unit) for e, ready in zip(gathered(plan), ready_ms, strict=True)],
-        plan.wires,
-    )
-    return with_inside(gathered(plan), served)
+    asked = [
+        transfer(plan, gather, ready, gather.payload_bytes, unit)
+        for (unit, gather), ready in zip(gathered(plan), ready_ms, strict=True)
+    ]
+    return schedule(asked, plan.wires)
 
 
-def by_phases(flat: Exchange, gradient_bytes: float, sites: Sequence[tuple[int, Wire]]) -> Exchange:
-    """Turn a flat all-reduce across sites into one by phases: summed inside each site, across, spread inside.
+def by_phases(
+    flat: Exchange, gradient_bytes: float, sites: Sequence[Gather], wires: Sequence[Wire], zero_stage: int = 0
+) -> Exchange:
+    """Turn a flat exchange across sites into one by phases: summed inside each site, across, spread inside.
 
-    sites: members of each, and the wire that they share inside. Across goes a ring of the sites' sums, 2 (k-1)/k of the
-    bytes for k sites; inside, a reduce-scatter before and an all-gather after, (n-1)/n of the bytes each for n members,
-    n-1 delays each. The slowest site counts. A flat ring carries 2 (N-1)/N of the bytes for all N members over the long
-    wire, so with two sites nearly twice as much.
+    sites: what a gather inside each site carries, 0 bytes and hops where it has one holder; a scatter carries as much.
+    Across goes a ring of the sites' sums, 2 (k-1)/k of the bytes for k sites. Inside, a reduce-scatter goes before and
+    an all-gather after, the slowest site counts; with ZeRO-1 each member updates its shard in between, so the gather
+    follows the update. Where every site has one holder nothing runs inside, and a sharded exchange stays as it is.
     """
     count = len(sites)
-    inside_ms = (
-        2 * (send_ms(wire, gradient_bytes * (members - 1) / members) + (members - 1) * wire.one_way_ms)
-        for members, wire in sites
-        if members > 1
-    )
+    once_ms = max(scatter_ms(site, wires) for site in sites)
+    if zero_stage and once_ms <= 0:
+        return flat
     return replace(
         flat,
         wire_bytes=2 * (count - 1) / count * gradient_bytes,
+        gather_bytes=0.0,
         hops=2 * (count - 1),
-        inside_ms=max(inside_ms, default=0.0),
+        inside_ms=once_ms if zero_stage else 2 * once_ms,
+        gathers=tuple(site for site in sites if site.payload_bytes > 0) if zero_stage else (),
     )
+
+
+def gather_inside(members: Sequence[tuple[int, int]], holders: int, unit_bytes: float, wire: Wire) -> Gather:
+    """State the ring gather of a unit inside one site.
+
+    holders: ranks (or TP groups) that share it there, each with its part of unit_bytes; (n-1)/n of them pass n-1 delays.
+    """
+    payload_bytes = unit_bytes * (holders - 1) / holders
+    return Gather(members=tuple(members), wire=wire.name, payload_bytes=payload_bytes, hops=holders - 1)
+
+
+def scatter_ms(gather: Gather, wires: Sequence[Wire]) -> float:
+    """Time one phase inside a site on idle wires: a scatter, which carries what the gather does."""
+    if gather.payload_bytes <= 0:
+        return 0.0
+    wire = find_wire(wires, gather.wire)
+    return send_ms(wire, gather.payload_bytes) + gather.hops * wire.one_way_ms
 
 
 def with_inside(exchanges: Sequence[Exchange], served: Sequence[Served]) -> tuple[Served, ...]:
@@ -90,25 +109,37 @@ def with_inside(exchanges: Sequence[Exchange], served: Sequence[Served]) -> tupl
     )
 
 
-def gathered(plan: Plan) -> tuple[Exchange, ...]:
-    """List the exchanges that end with a gather of updated parameters."""
-    return tuple(exchange for exchange in plan.exchanges if exchange.gather_bytes > 0)
+def gathered(plan: Plan) -> tuple[tuple[int, Gather], ...]:
+    """List what is gathered after a sharded update, with its unit: over the exchange's wire, or inside each site."""
+    found: list[tuple[int, Gather]] = []
+    for exchange in plan.exchanges:
+        if exchange.gather_bytes > 0:
+            found.append((exchange.unit, whole_gather(exchange)))
+        found += [(exchange.unit, gather) for gather in exchange.gathers]
+    return tuple(found)
 
 
-def lane_of(plan: Plan, exchange: Exchange) -> tuple[tuple[int, int], ...]:
+def whole_gather(exchange: Exchange) -> Gather:
+    """Give the gather among all members of an exchange, over its wire."""
+    return Gather(
+        members=exchange.members, wire=exchange.wire, payload_bytes=exchange.gather_bytes, hops=exchange.hops
+    )
+
+
+def lane_of(plan: Plan, members: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     """Give the places that share a private wire: virtual stages of one place have the same ranks and ports."""
     if plan.virtual_stages == 1:
-        return exchange.members
-    return tuple((r, s % len(plan.places(plan.replicas[r]))) for r, s in exchange.members)
+        return members
+    return tuple((r, s % len(plan.places(plan.replicas[r]))) for r, s in members)
 
 
-def transfer(plan: Plan, exchange: Exchange, ready_ms: float, payload_bytes: float, order: int) -> Transfer:
-    """State one exchange as a transfer in the own lane of its members' places."""
+def transfer(plan: Plan, moved: Exchange | Gather, ready_ms: float, payload_bytes: float, order: int) -> Transfer:
+    """State an exchange or a gather as a transfer in the own lane of its members' places."""
     return Transfer(
-        wire=exchange.wire,
+        wire=moved.wire,
         ready_ms=ready_ms,
         payload_bytes=payload_bytes,
-        lane=lane_of(plan, exchange),
+        lane=lane_of(plan, moved.members),
         order=order,
-        hops=exchange.hops,
+        hops=moved.hops,
     )

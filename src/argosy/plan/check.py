@@ -34,6 +34,10 @@ def check_plan(plan: Plan) -> None:
     held = {key: frozenset(plan.held_units(stage)) for key, stage in distinct.items()}
     for exchange in plan.exchanges:
         check_exchange(plan, exchange, held)
+    # Units that the same places hold share their gathers, which may have thousands of members.
+    phased = {(id(e.members), id(e.gathers), e.inside_ms > 0, e.gather_bytes): e for e in plan.exchanges if e.phased}
+    for exchange in phased.values():
+        check_phases(plan, exchange)
 
 
 def check_zero(plan: Plan) -> None:
@@ -121,3 +125,27 @@ def check_exchange(plan: Plan, exchange: Exchange, held: Mapping[int, frozenset[
             raise BadInputError(f"exchange of unit {exchange.unit}: there is no replica {replica} with a stage {stage}")
         if exchange.unit not in held[id(plan.replicas[replica].stages[stage])]:
             raise BadInputError(f"exchange of unit {exchange.unit}: replica {replica}, stage {stage} does not hold it")
+
+
+def check_phases(plan: Plan, exchange: Exchange) -> None:
+    """Check that an exchange by phases gathers what is sharded inside its sites, each of its members at most once."""
+    where = f"exchange of unit {exchange.unit}"
+    if bool(exchange.gathers) != (plan.zero_stage > 0) or exchange.gather_bytes > 0:
+        raise BadInputError(
+            f"{where} by phases has {len(exchange.gathers)} gathers, gather_bytes {exchange.gather_bytes}, zero_stage "
+            f"{plan.zero_stage}; what is sharded is gathered inside sites (gathers), nothing where zero_stage is 0"
+        )
+    left = set(exchange.members)
+    for gather in exchange.gathers:
+        find_wire(plan.wires, gather.wire)
+        if not math.isfinite(gather.payload_bytes) or gather.payload_bytes < 0 or not gather.members:
+            raise BadInputError(
+                f"{where}: a gather of {len(gather.members)} members, payload_bytes {gather.payload_bytes}; "
+                "it needs members, and sizes are finite and not negative"
+            )
+        if not left.issuperset(gather.members):
+            raise BadInputError(f"{where}: a gather with members that the exchange has not, or that gather elsewhere")
+        left.difference_update(gather.members)
+        sites = {plan.replicas[r].stages[s].chip_class.split("/")[0] for r, s in gather.members}
+        if len(sites) > 1:
+            raise BadInputError(f"{where}: a gather in {', '.join(sorted(sites))}; by phases each stays in one site")

@@ -4,6 +4,7 @@ Like replicas are kept as one group with a count, so that a draft of thousands o
 Must not know which draft is better.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -75,9 +76,21 @@ class Draft:
         return used
 
     @property
-    def copies(self) -> int:
-        """How many ranks hold what every EP and CP rank holds: what ZeRO shards over."""
-        return sum(g.count * g.template.layout.cp * g.template.layout.ep for g in self.groups)
+    def shards(self) -> tuple[int, ...]:
+        """Over how many ranks each group shards what every EP and CP rank holds, with ZeRO.
+
+        Never over a long link: over all in the site that hold the same. Of a pipeline through several sites only like
+        ones surely hold the same in each.
+        """
+        if not self.zero_stage:
+            return (1,) * len(self.groups)
+        copies: Counter[object] = Counter()
+        homes: list[object] = []
+        for group in self.groups:
+            layout, cut = group.template.layout, group.template.cut
+            homes.append(layout.sites if len(layout.sites) == 1 else (layout.shape, cut.ends))
+            copies[homes[-1]] += group.count * layout.cp * layout.ep
+        return tuple(copies[home] for home in homes)
 
 
 def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: int, schedule: str = "") -> Draft | None:
@@ -98,8 +111,8 @@ def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: in
         for microbatches, count in shares
     )
     wanted = schedule or groups[0].template.layout.schedule
-    if wanted == "1f1b" and any(choose_schedule(g.template.layout.depth, g.microbatches) == "gpipe" for g in groups):
-        if schedule:
+    if wanted != "gpipe" and any(choose_schedule(g.template.layout.depth, g.microbatches) == "gpipe" for g in groups):
+        if schedule or wanted != "1f1b":
             return None
         wanted = "gpipe"
     return refitted(replace(base, groups=groups, schedule=wanted))
@@ -124,7 +137,6 @@ def refitted(draft: Draft) -> Draft | None:
 
     None if a stage does not fit.
     """
-    copies = draft.copies if draft.zero_stage else 1
     layouts = [
         replace(
             group.template.layout,
@@ -132,9 +144,9 @@ def refitted(draft: Draft) -> Draft | None:
             microbatches=group.microbatches,
             count=group.count,
             zero_stage=draft.zero_stage,
-            shards=copies,
+            shards=shards,
         )
-        for group in draft.groups
+        for group, shards in zip(draft.groups, draft.shards, strict=True)
     ]
     streams = crossing_streams(layouts)
     groups = []
@@ -143,7 +155,9 @@ def refitted(draft: Draft) -> Draft | None:
         if template is None:
             return None
         groups.append(replace(group, template=rejoined(draft.setting, template, draft.links, streams)))
-    return replace(draft, groups=tuple(groups))
+    again = replace(draft, groups=tuple(groups))
+    # Other cuts may leave fewer that hold the same.
+    return again if again.shards == draft.shards else None
 
 
 def sketch(draft: Draft) -> Plan:
@@ -164,8 +178,8 @@ def make_plan(draft: Draft, counts: Sequence[int]) -> Plan:
     plan = bare_plan(draft)
     replicas: list[Replica] = []
     owners: list[int] = []
-    for index, (group, count) in enumerate(zip(draft.groups, counts, strict=True)):
-        replicas += [make_replica(draft, plan, group)] * count
+    for index, (group, count, shards) in enumerate(zip(draft.groups, counts, draft.shards, strict=True)):
+        replicas += [make_replica(draft, plan, group, shards)] * count
         owners += [index] * count
     exchanges, ring_wires = make_exchanges(draft, plan, owners)
     wires = unique([*(wire for group in draft.groups for wire in group.template.wires), *ring_wires])
@@ -197,10 +211,9 @@ def bare_plan(draft: Draft) -> Plan:
     )
 
 
-def make_replica(draft: Draft, plan: Plan, group: Group) -> Replica:
-    """Make a replica of a group, with the time of its optimizer's step."""
+def make_replica(draft: Draft, plan: Plan, group: Group, shards: int) -> Replica:
+    """Make a replica of a group, with the time of its optimizer's step, sharded so."""
     template = group.template
-    shards = draft.copies if draft.zero_stage else 1
     return Replica(
         stages=tuple(
             replace(stage, update_ms=stage_update_ms(draft.setting, plan, template, index, shards))

@@ -6,7 +6,8 @@ Pure constants; it must not know chips.
 
 from dataclasses import dataclass
 
-from argosy.model.numerics import MEGATRON, Numerics
+from argosy.model import numerics
+from argosy.model.numerics import Numerics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,5 +27,7 @@ class Program:
 
 
 TRAINER = Program(name="argosy")
-# Megatron-LM as of arXiv 2205.05198, and Megatron Core with fused attention and overlapped exchanges.
-MEGATRON_2022 = Program(name="megatron-2022", numerics=MEGATRON, sequence_parallel=True, fused_attention=False)
+# Megatron-LM as of arXiv 2205.05198.
+MEGATRON_2022 = Program(name="megatron-2022", numerics=numerics.MEGATRON, sequence_parallel=True, fused_attention=False)
+# Megatron Core since, which torchtitan and FlagScale are near: what plans for other frameworks are timed as.
+MEGATRON_CORE = Program(name="megatron-core", numerics=numerics.MEGATRON_CORE, sequence_parallel=True)

@@ -12,6 +12,7 @@ from argosy.plan.drafts import Draft
 from argosy.plan.grid import Form as Form
 from argosy.plan.grid import Freedom
 from argosy.plan.measured import Measured as Measured
+from argosy.plan.program import MEGATRON_CORE, TRAINER, Program
 from argosy.plan.search import MICROBATCH_SIZES, Search
 from argosy.plan.setting import Setting
 
@@ -35,7 +36,13 @@ def make_search(
     """
     train = job.train
     base = Draft(
-        setting=Setting(shape, train.sequence_length, train.precision, measured=measured),
+        setting=Setting(
+            shape,
+            train.sequence_length,
+            train.precision,
+            program=program_of(train.precision, measured, runnable=runnable, form=form),
+            measured=measured,
+        ),
         model=job.model,
         fleet=fleet,
         groups=(),
@@ -51,3 +58,14 @@ def make_search(
         batch=train.global_batch_size,
     )
     return Search(base, freedom, train.global_batch_size)
+
+
+def program_of(
+    precision: str, measured: Measured | None, *, runnable: bool = False, form: Form | None = None
+) -> Program:
+    """Say what program a plan is for: Megatron Core stands for all frameworks, unless only the trainer will do.
+
+    Profiles are measured with the trainer, and only it trains in fp32.
+    """
+    own = runnable or precision != "bf16" or (measured is not None and form is None)
+    return TRAINER if own else MEGATRON_CORE

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import Exchange, Plan, Replica, Stage
+from argosy.contracts.plan import Exchange, Gather, Plan, Replica, Stage
 from argosy.network.exchanges import gathered, gradient_delays_ms, serve_exchanges, serve_gathers
 from argosy.network.wires import Served
 from argosy.plan.check import check_plan
@@ -195,18 +195,21 @@ class Rules:
             for e, delays in zip(self.plan.exchanges, self.delays, strict=True)
         ]
         served = serve_exchanges(self.plan, ready)
-        return [moved("exchange", e, r, s) for e, r, s in zip(self.plan.exchanges, ready, served, strict=True)]
+        return [moved("exchange", e.unit, e, r, s) for e, r, s in zip(self.plan.exchanges, ready, served, strict=True)]
 
     def update(self) -> tuple[list[tuple[float, ...]], list[Moved]]:
         """Leave the barrier: update, then gather what was sharded. Answers each place's clock and what was gathered."""
         clocks = [list(updates_ms(self.plan, replica)) for replica in self.plan.replicas]
-        ready = [max(clocks[r][s % len(clocks[r])] for r, s in exchange.members) for exchange in self.gathered]
+        ready = [max(clocks[r][s % len(clocks[r])] for r, s in gather.members) for _, gather in self.gathered]
         served = serve_gathers(self.plan, ready)
-        for exchange, end in zip(self.gathered, served, strict=True):
-            for r, s in exchange.members:
+        for (_, gather), end in zip(self.gathered, served, strict=True):
+            for r, s in gather.members:
                 place = s % len(clocks[r])
                 clocks[r][place] = max(clocks[r][place], end.end_ms)
-        gathers = [moved("gather", e, r, s) for e, r, s in zip(self.gathered, ready, served, strict=True)]
+        gathers = [
+            moved("gather", unit, gather, at, end)
+            for (unit, gather), at, end in zip(self.gathered, ready, served, strict=True)
+        ]
         return [tuple(row) for row in clocks], gathers
 
 
@@ -216,13 +219,13 @@ def updates_ms(plan: Plan, replica: Replica) -> tuple[float, ...]:
     return tuple(sum(stage.update_ms for stage in replica.stages[place::places]) for place in range(places))
 
 
-def moved(kind: str, exchange: Exchange, ready_ms: float, served: Served) -> Moved:
-    """Record one transfer of an exchange."""
+def moved(kind: str, unit: int, what: Exchange | Gather, ready_ms: float, served: Served) -> Moved:
+    """Record one exchange or gather."""
     return Moved(
         kind=kind,
-        unit=exchange.unit,
-        wire=exchange.wire,
-        members=exchange.members,
+        unit=unit,
+        wire=what.wire,
+        members=what.members,
         ready_ms=ready_ms,
         start_ms=served.start_ms,
         end_ms=served.end_ms,
