@@ -2,12 +2,15 @@
 
 Every time in what they print is of emulated chips: real arithmetic and real messages, paced to the times that the
 planner gives chips and wires (docs/train.md). `virtual` is read off the ranks' virtual clocks, `wall` off the
-machine's.
+machine's. On a machine that others use too, ranks wake late, and a wall clock that is off can't be told from a wrong
+prediction; so each run says what others took just before it.
 """
 
 import json
+import os
 import statistics
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,10 @@ SEQUENCE_LENGTH = 64
 STEPS = 8
 WARM_STEPS = 2
 """Steps left out of the wall time: the first connects every pair of ranks."""
+LOOK_S = 1.0
+"""How long a look at what others do on the machine takes."""
+QUIET = 0.1
+"""Share of the machine's cores that others may take for its wall clock to mean anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +51,11 @@ class Chips:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run. All times in ms a step: predicted by the planner, off the virtual clock, and off the wall (mean)."""
+    """One run. All times in ms a step: predicted by the planner, off the virtual clock, and off the wall (mean).
+
+    busy_before: share of the machine's cores that others took in the second before it. load_average: of the minute
+    before, in which a run before this one counts too.
+    """
 
     chips: int
     ranks: int
@@ -55,6 +66,13 @@ class Run:
     exchange_share: float
     exchange_hidden: float
     plan: str
+    busy_before: float
+    load_average: float
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the wall clock may be held against the prediction."""
+        return self.busy_before <= QUIET
 
     @property
     def tokens_per_second(self) -> float:
@@ -133,6 +151,8 @@ def inputs(
 def measure(given: Inputs, choice: Choice | None = None) -> Run:
     """Run a plan (the planner's best unless given) and read the clocks."""
     chosen = choice or choose(given)
+    busy_before = busy_share(LOOK_S)
+    load_average = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as directory:
         outcome = run_attempt(given, chosen, Wishes(directory=Path(directory)), _Quiet())
     if outcome.failure is not None or len(outcome.steps) != given.job.train.steps:
@@ -150,7 +170,43 @@ def measure(given: Inputs, choice: Choice | None = None) -> Run:
         exchange_share=plan.prediction.exchange_share,
         exchange_hidden=plan.prediction.exchange_hidden,
         plan=describe(chosen),
+        busy_before=busy_before,
+        load_average=load_average,
     )
+
+
+def busy_share(seconds: float) -> float:
+    """Watch for so long which share of all cores is busy while we sleep (Linux; proc(5), /proc/stat)."""
+    first = cpu_times()
+    time.sleep(seconds)
+    passed = [after - before for before, after in zip(first, cpu_times(), strict=True)]
+    idle = passed[3] + passed[4]
+    return 1 - idle / max(1, sum(passed))
+
+
+def cpu_times() -> list[int]:
+    """Read the time that all cores together spent: user, nice, system, idle, waiting for disks, interrupts, stolen."""
+    first = Path("/proc/stat").read_text().splitlines()[0]
+    return [int(value) for value in first.split()[1:9]]
+
+
+def wall_summary(runs: Sequence[Run]) -> dict[str, object]:
+    """Sum up how far the wall clock was off, and whether that means anything."""
+    quiet = [run.wall_error for run in runs if run.quiet]
+    return {
+        "wall_error_max": max((run.wall_error for run in runs), default=None),
+        "wall_error_max_when_quiet": max(quiet, default=None),
+        "runs_on_a_busy_machine": len(runs) - len(quiet),
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg(),
+        "note": "on a busy machine a wall clock can't be told from a wrong prediction; virtual times don't depend on it",
+    }
+
+
+def wall_text(run: Run) -> str:
+    """Say how far the wall clock was off, and whether others kept the machine busy."""
+    busy = "" if run.quiet else f" (others took {run.busy_before:.0%} of the cores just before: says nothing)"
+    return f"wall {run.wall_ms / run.predicted_ms - 1:+.2%}{busy}"
 
 
 def describe(choice: Choice) -> str:

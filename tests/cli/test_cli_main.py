@@ -145,6 +145,16 @@ class TestExitCodes:
         done = subprocess.run(["bash", "-c", program], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, "")
 
+    @pytest.mark.slow
+    def test_libraries_can_not_break_the_output(self) -> None:
+        """What a library prints in C, flushed or not, goes to standard error; ours alone is on standard output."""
+        program = (
+            "import ctypes; from argosy.cli.main import keep_output; keep_output(); "
+            "ctypes.CDLL(None).puts(b'stray'); print('{}')"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "{}\n", "stray\n")
+
     def test_escapes_what_a_terminal_would_obey(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

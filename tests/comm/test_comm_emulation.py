@@ -4,6 +4,7 @@ import pytest
 
 from argosy.plan.timeline import simulate
 from support.emulation import emulated_plan, virtual_steps_ms
+from support.phases import in_sites
 from support.training import replica
 
 PLANS = {
@@ -32,6 +33,15 @@ PLANS = {
 @pytest.mark.slow
 class TestVirtualTime:
     """Real ranks, real messages, virtual clocks."""
+
+    def test_by_phases_over_a_long_link(self, tmp_path):
+        """Sites of 2 and 3 replicas that sum by phases and gather what they sharded inside take what it says too."""
+        replicas = [replica([4, 4], 4), replica([8], 2), replica([3, 5], 4), replica([8], 2), replica([8], 1)]
+        text, the_plan = emulated_plan(replicas, layer_ms=4.0, zero=1)
+        the_plan = in_sites(the_plan, ["north", "north", "south", "south", "south"])
+        assert any(exchange.gathers for exchange in the_plan.exchanges)
+        steps_ms = virtual_steps_ms(text, the_plan, tmp_path)
+        assert steps_ms[1:] == pytest.approx([simulate(the_plan).step_ms] * 3, rel=1e-9)
 
     @pytest.mark.parametrize("name", PLANS)
     def test_matches_the_timeline(self, name, tmp_path):

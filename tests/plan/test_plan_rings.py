@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from argosy.plan.rings import Held, holder_of, inside_ms, make_ring, passed_bytes
+from argosy.plan.rings import Held, Ring, holder_of, make_ring, passed_bytes
 
 
 def held(chip_class: Any, count: int = 2, tp: int = 1, cp: int = 1, ep: int = 1) -> Held:
@@ -30,15 +30,21 @@ class TestBytes:
         assert passed_bytes([held(build.chip_class(), count=2, ep=4)], (0.0, 100.0)) == 50
 
 
+def across(build: Any, *places: Held, hierarchical: bool = True, gbps: float = 10.0, weight_bytes: int = 4) -> Ring:
+    """Build the ring of places, each shown as one replica."""
+    members = tuple(((replica, 0), place.site) for replica, place in enumerate(places))
+    links = (build.link(gbps=gbps),)
+    ring = make_ring(places, members, links, hierarchical=hierarchical, weight_bytes=weight_bytes)
+    assert ring is not None
+    return ring
+
+
 class TestAcrossSites:
     @pytest.mark.parametrize("count", [1, 4])
     def test_hierarchical(self, build: Any, count: int) -> None:
         """Sums made inside sites first pass a long link of two sites once; a flat ring of many nearly twice."""
         places = [held(build.chip_class(f"{site}/fast"), count) for site in ("north", "south")]
-        links = (build.link(gbps=10.0),)
-        flat, sites = (make_ring(places, (), links, hierarchical=way) for way in (False, True))
-        assert flat is not None
-        assert sites is not None
+        flat, sites = (across(build, *places, hierarchical=way) for way in (False, True))
         one, other = (ring.exchange(0, (1e6, 0.0), 0) for ring in (flat, sites))
         assert one.wire == other.wire == "north-south"
         assert other.wire_bytes == pytest.approx(1e6)
@@ -49,8 +55,24 @@ class TestAcrossSites:
     def test_slowest_site(self, build: Any) -> None:
         """The phases inside take as long as in the site with the narrowest network."""
         wide, narrow = (held(build.chip_class(f"{s}/x", nic_gbps=g), 4) for s, g in (("north", 25.0), ("south", 5.0)))
-        links = (build.link(),)
-        assert inside_ms([wide, narrow], (1e6, 0.0), links) == inside_ms([narrow], (1e6, 0.0), links)
+        alone = held(build.chip_class("north/x"), 1)
+        mixed, apart = (across(build, one, narrow).exchange(0, (1e6, 0.0), 0) for one in (wide, alone))
+        assert mixed.inside_ms == apart.inside_ms > 0
+
+    def test_sharded(self, build: Any) -> None:
+        """With ZeRO only sums cross, before the update; then each site of several gathers its shards inside."""
+        places = [held(build.chip_class(f"{site}/fast"), count) for site, count in (("north", 4), ("south", 1))]
+        whole, sharded = (across(build, *places).exchange(0, (1e6, 0.0), zero) for zero in (0, 1))
+        assert (sharded.wire_bytes, sharded.gather_bytes) == (whole.wire_bytes, 0)
+        assert sharded.inside_ms == whole.inside_ms / 2
+        assert [gather.members for gather in sharded.gathers] == [((0, 0),)]
+        assert sharded.gathers[0].payload_bytes == pytest.approx(1e6 * 3 / 4)
+
+    def test_gathered_as_trained(self, build: Any) -> None:
+        """What is gathered are parameters, which a program in 16 bits has half as many bytes of as of gradients."""
+        places = [held(build.chip_class(f"{site}/fast"), 4) for site in ("north", "south")]
+        wide, narrow = (across(build, *places, weight_bytes=size).exchange(0, (1e6, 0.0), 1) for size in (4, 2))
+        assert [g.payload_bytes for g in wide.gathers] == [2 * g.payload_bytes for g in narrow.gathers]
 
     def test_alone(self, build: Any) -> None:
         """A single holder sums with nobody; the EP ranks of one place do."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import Exchange, Plan, Replica, Send, Stage, Wire
+from argosy.contracts.plan import Exchange, Gather, Plan, Replica, Send, Stage, Wire
 from argosy.plan.timeline import simulate, work_ms
 
 law = settings(derandomize=True, deadline=None, max_examples=60)
@@ -147,6 +147,18 @@ class TestExchanges:
         assert [(m.unit, m.start_ms, m.end_ms) for m in gathers] == [(0, 1, 3), (1, 3, 5)]
         assert timeline.step_ms == pytest.approx(3 + 1 + 9)
 
+    def test_gathers_inside_a_site_hold_its_members_only(self) -> None:
+        """By phases each site gathers what it updated, when its own members have; nothing crosses the link again."""
+        (sync,) = exchanges(3, 1, 0)
+        north = Gather(members=((0, 0), (2, 0)), wire="boundary", payload_bytes=2e6)
+        one = replica([(1, 2)], 2, update_ms=1)
+        pair = (one, replica([(1, 2)], 2, update_ms=5), one)
+        shown = simulate(plan(*pair, zero_stage=1, exchanges=(replace(sync, inside_ms=0.5, gathers=(north,)),)))
+        gathers = [(m.wire, m.start_ms, m.end_ms) for m in shown.moved if m.kind == "gather"]
+        assert gathers == [("boundary", 1, 3)]
+        begins = {op.replica: op.start_ms for op in shown.ops if (op.kind, op.microbatch) == ("F", 0)}
+        assert begins == {0: 3, 1: 5, 2: 3}
+
     def test_ready_in_the_last_microbatch(self) -> None:
         """A gradient is whole within the last micro-batch's backward, after the share of its own and later units."""
         halves = replace(stage(0, 1), backward_shares=(0.25, 0.5, 0.25))
@@ -235,6 +247,29 @@ class TestIllegal:
         wrong = replace(exchanges(1, 1)[0], **changes)
         with pytest.raises(BadInputError, match=f"unit 0: .*{text}"):
             simulate(plan(replica([(1, 2)] * 2, 4), exchanges=(wrong,)))
+
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"gathers": ()}, "by phases has 0 gathers, gather_bytes 0, zero_stage 1"),
+            ({"gather_bytes": 1.0}, "by phases has 1 gathers, gather_bytes 1.0"),
+            ({"gathers": (Gather(members=(), wire="link", payload_bytes=1),)}, "a gather of 0 members"),
+            ({"gathers": (Gather(members=((0, 0),), wire="link", payload_bytes=-1),)}, "payload_bytes -1"),
+            ({"gathers": (Gather(members=((1, 0), (9, 0)), wire="link", payload_bytes=1),)}, "members that"),
+            ({"gathers": (Gather(members=((0, 0), (1, 0)), wire="link", payload_bytes=1),)}, "in c, d; .* one site"),
+            ({"gathers": (Gather(members=((0, 0),), wire="none", payload_bytes=1),)}, "no wire 'none'"),
+        ],
+        ids=str,
+    )
+    def test_phases(self, changes: dict[str, object], text: str) -> None:
+        """What is sharded by phases must be gathered inside sites, by members that gather it nowhere else."""
+        one = replica([(1, 2)], 4)
+        other = replace(one, stages=(replace(one.stages[0], chip_class="d"),))
+        gather = Gather(members=((0, 0), (2, 0)), wire="link", payload_bytes=1)
+        good = replace(exchanges(3, 1)[0], inside_ms=1.0, gathers=(gather,))
+        assert simulate(plan(one, other, one, zero_stage=1, exchanges=(good,))).step_ms > 0
+        with pytest.raises(BadInputError, match=text):
+            simulate(plan(one, other, one, zero_stage=1, exchanges=(replace(good, **changes),)))
 
     @pytest.mark.parametrize(
         ("changes", "text"),

@@ -6,20 +6,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.comm.groups import seat_of, slice_holders
+from argosy.comm.sites import sites_of
 from argosy.contracts.plan import Plan
 from argosy.train.blocks import Block, buckets_of, completion_order, local_block, parcels_of
 from argosy.train.decoder import unit_of
 from argosy.train.weights.names import parameter_shapes
+from support.phases import in_sites
 from support.training import config, drawn_replicas, plan_of, replica, shape_of
 
 LAYERS = 6
 LAWS = settings(max_examples=30, deadline=None, derandomize=True)
 UNTIED, TIED = config(LAYERS, qk_norm=True), config(LAYERS, tied=True)
 TEXTS = st.sampled_from([UNTIED, TIED])
-DRAWN = st.one_of(
-    drawn_replicas(degrees=(1, 2)).map(lambda replicas: (replicas, {})),
-    drawn_replicas(degrees=(1, 2), virtual=2).map(lambda r: (r, {"schedule": "interleaved", "virtual": 2})),
+DRAWN = st.tuples(
+    st.one_of(
+        drawn_replicas(degrees=(1, 2)).map(lambda replicas: (replicas, {})),
+        drawn_replicas(degrees=(1, 2), virtual=2).map(lambda r: (r, {"schedule": "interleaved", "virtual": 2})),
+    ),
+    st.sampled_from(["", "north south south south", "south north south north", "a a b c"]),
 )
+
+
+def drawn_plan(drawn, text: str, **more) -> Plan:
+    """Build a drawn plan; its gradients cross its sites by phases where it has any."""
+    (replicas, how), sites = drawn
+    plan = plan_of(replicas, text, **how, **more)
+    return in_sites(plan, sites.split()[: len(replicas)]) if sites else plan
 
 
 def parameters_of(plan: Plan, rank: int, text: str) -> dict[str, tuple[int, ...]]:
@@ -56,27 +68,31 @@ class TestCover:
     @given(drawn=DRAWN, text=TEXTS, zero=st.integers(0, 1))
     def test_counted_blocks_cover_every_parameter_once(self, drawn, text, zero):
         """The counted blocks of all ranks, which norm and checkpoint are made of, cover each element exactly once."""
-        found = all_buckets(plan_of(drawn[0], text, zero=zero, **drawn[1]), text)
+        found = all_buckets(drawn_plan(drawn, text, zero=zero), text)
         counted = [block for buckets in found.values() for b in buckets if b.counted for block in b.own]
         assert all((count == 1).all() for count in coverage(counted, text).values())
 
     @LAWS
     @given(drawn=DRAWN, text=TEXTS, zero=st.integers(0, 1))
     def test_members_agree(self, drawn, text, zero):
-        """All members of a bucket name the same segments, each owns another, and all lie within what it holds."""
-        plan = plan_of(drawn[0], text, zero=zero, **drawn[1])
+        """All members of a bucket name the same segments, each site owns all, and all lie within what it holds."""
+        plan = drawn_plan(drawn, text, zero=zero)
         owners: dict[object, list[int]] = {}
+        sites = sites_of(plan)
         for rank, buckets in all_buckets(plan, text).items():
             seat, sizes = seat_of(plan, rank), parameters_of(plan, rank, text)
             for bucket in buckets:
-                owners.setdefault((bucket.units, bucket.members, bucket.segments), []).append(bucket.owned)
+                crosses = any(e.phased for e in plan.exchanges if e.unit in bucket.units)
+                key = (bucket.members, bucket.segments, sites[rank] if crosses and zero else "")
+                owners.setdefault(key, []).extend(bucket.owned)
                 for block in (block for segment in bucket.segments for block in segment):
                     local = local_block(plan, seat, block.name, sizes[block.name])
                     assert all(o >= lo for o, lo in zip(block.offsets, local.offsets, strict=True))
                     ends = zip(block.offsets, block.sizes, local.offsets, local.sizes, strict=True)
                     assert all(o + s <= lo + ls for o, s, lo, ls in ends)
-        for (_, members, segments), owned in owners.items():
-            assert sorted(owned) == (list(range(len(members))) if len(segments) > 1 else [0] * len(members))
+        for (_, segments, _), owned in owners.items():
+            assert sorted(set(owned)) == list(range(len(segments)))
+            assert len(segments) == 1 or len(owned) == len(segments)
 
     def test_zero_shares_rows_evenly(self):
         """Three owners of a matrix of 32 rows own 10, 11 and 11 of them."""
@@ -84,6 +100,14 @@ class TestCover:
         first = buckets_of(plan, seat_of(plan, 0), {"layers.0.mlp.down.weight": (32, 64)})
         segments = next(bucket for bucket in first if bucket.units == (0,)).segments
         assert [block.sizes for (block,) in segments] == [(10, 64), (11, 64), (11, 64)]
+
+    def test_sites_of_unlike_size_share_finer_and_coarser(self):
+        """By phases two owners in one site have 16 rows of 32 each, three in the other 10, 11 and 11 of the same."""
+        plan = in_sites(plan_of([replica([LAYERS], 1) for _ in range(5)], zero=1), ["a", "a", "b", "b", "b"])
+        sizes = {"layers.0.mlp.down.weight": (32, 64)}
+        first = [next(b for b in buckets_of(plan, seat_of(plan, r), sizes) if b.units == (0,)) for r in range(5)]
+        assert [[block.sizes[0] for block in bucket.own] for bucket in first] == [[10, 6], [5, 11], [10], [6, 5], [11]]
+        assert [bucket.counted for bucket in first] == [True, True, False, False, False]
 
     def test_nothing_empty_is_owned(self):
         """Where there are more owners than rows some own nothing, and no empty block travels."""
@@ -108,7 +132,7 @@ class TestParcels:
     @given(drawn=DRAWN, text=TEXTS, size=st.sampled_from([0, 20_000, 10**7]))
     def test_all_holders_group_alike(self, drawn, text, size):
         """Whatever else they hold, the ranks that hold a unit put it into the same parcel."""
-        plan = plan_of(drawn[0], text, bucket_bytes=size, **drawn[1])
+        plan = drawn_plan(drawn, text, bucket_bytes=size)
         found: dict[tuple[int, object], set[tuple[int, ...]]] = {}
         for rank in range(plan.world_size):
             seat = seat_of(plan, rank)

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from argosy.comm.clock import board_bytes
-from argosy.contracts.plan import TRAINER_SCHEDULES, Exchange, Replica
+from argosy.contracts.plan import TRAINER_SCHEDULES, Replica
 from support.emulation import emulated_plan
+from support.phases import in_sites
 from support.training import config, job, losses, plan, reference_losses, replica, run_plan, shape_of, tokens
 
 STEPS = 20
@@ -42,12 +43,14 @@ def check(
     zero: int = 0,
     bucket_bytes: int = 0,
     virtual: int = 1,
+    sites: Sequence[str] = (),
 ) -> None:
-    """Run a plan and compare every step's loss with the plain loop's."""
+    """Run a plan and compare every step's loss with the plain loop's; gradients cross sites, if given, by phases."""
     batch = sum(each.sequences for each in replicas)
     spec = job(steps=STEPS, batch=batch)
     how: dict[str, Any] = {"schedule": schedule, "zero": zero, "bucket_bytes": bucket_bytes, "virtual": virtual}
     the_plan = plan(shape_of(text), replicas, spec.train, **how)
+    the_plan = in_sites(the_plan, sites) if sites else the_plan
     measured = losses(run_plan(the_plan, spec, text, folder, directory))
     assert measured == pytest.approx(reference(text, batch, folder), rel=TOLERANCE)
 
@@ -109,22 +112,21 @@ class TestFixedPlans:
         reports = run_plan(the_plan, job(steps=STEPS, batch=8), text, token_folder, tmp_path, board=str(board))
         assert losses(reports) == pytest.approx(reference(text, 8, token_folder), rel=TOLERANCE)
 
-    def test_across_sites_by_phases(self, token_folder, tmp_path):
-        """Sums that run inside sites, across and inside again, over sites of unlike size, change no loss."""
-        text = config(LAYERS, tied=True)
-        spec = job(steps=STEPS, batch=8)
-        the_plan = plan(shape_of(text), [replica([2, 4], 4), replica([LAYERS], 3), replica([6], 1)], spec.train)
-        sites = ("north", "north", "south")
-        replicas = tuple(
-            replace(each, stages=tuple(replace(stage, chip_class=f"{site}/cpu") for stage in each.stages))
-            for each, site in zip(the_plan.replicas, sites, strict=True)
+    @pytest.mark.parametrize("zero", [0, 1])
+    def test_across_sites_by_phases(self, token_folder, tmp_path, zero):
+        """Sums that run inside sites, across and inside again, over sites of 2 and 3 unlike replicas, change no loss.
+
+        With the optimizer sharded inside each site too, a tied embedding, TP and buckets that hold several units.
+        """
+        text, spec = config(LAYERS, tied=True), job(steps=STEPS, batch=12)
+        replicas = [replica([2, 4], 4), replica([6], 3), replica([6], 1, tp=2), replica([3, 3], 2), replica([6], 2)]
+        how: dict[str, Any] = {"zero": zero, "bucket_bytes": 30_000}
+        the_plan = in_sites(
+            plan(shape_of(text), replicas, spec.train, **how), ("north", "south", "north", "south", "south")
         )
-        exchanges = [
-            Exchange(unit=unit, members=(), wire="node", wire_bytes=0, inside_ms=1.0) for unit in range(-1, LAYERS, 2)
-        ]
-        the_plan = replace(the_plan, replicas=replicas, exchanges=tuple(exchanges))
+        assert all(exchange.phased for exchange in the_plan.exchanges)
         measured = losses(run_plan(the_plan, spec, text, token_folder, tmp_path))
-        assert measured == pytest.approx(reference(text, 8, token_folder), rel=TOLERANCE)
+        assert measured == pytest.approx(reference(text, 12, token_folder), rel=TOLERANCE)
 
     def test_query_and_key_norms(self, token_folder, tmp_path):
         """Norms inside TP-split attention see the gradient of all heads."""
@@ -156,7 +158,8 @@ def runs(draw: st.DrawFn) -> tuple[list[Replica], str, dict[str, Any]]:
         replicas.append(replica(counts, microbatches, size=draw(st.integers(1, 2)), tp=tp))
     text = config(LAYERS, tied=draw(st.booleans()), qk_norm=draw(st.booleans()))
     how = {"schedule": schedule, "zero": draw(st.integers(0, 1)), "bucket_bytes": draw(st.sampled_from([0, 50_000]))}
-    return replicas, text, how | {"virtual": virtual}
+    sites = [draw(st.sampled_from(["north", "south"])) for _ in replicas] if draw(st.booleans()) else []
+    return replicas, text, how | {"virtual": virtual, "sites": sites}
 
 
 @pytest.mark.slow

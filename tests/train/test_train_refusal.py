@@ -8,6 +8,7 @@ import pytest
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.train.refusal import check_runnable
+from support.phases import in_sites
 from support.training import config, plan_of, replica, shape_of
 
 TEXT = config(6)
@@ -48,6 +49,11 @@ class TestRuns:
         """Virtual stages are run with interleaved 1F1B."""
         made = plan_of([replica([1, 2, 1, 2], 4)], TEXT, schedule="interleaved", virtual=2)
         check_runnable(made, shape_of(TEXT))
+
+    @pytest.mark.parametrize("zero", [0, 1])
+    def test_phases(self, zero):
+        """Gradients may cross sites by phases, the optimizer sharded inside each or not."""
+        check_runnable(in_sites(plan_of([replica([6], 1)] * 3, TEXT, zero=zero), "aab"), shape_of(TEXT))
 
     def test_tp_beside_none(self):
         """Replicas may have different TP degrees."""

@@ -67,6 +67,8 @@ COMMANDS: dict[str, Entry] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code; arguments: those of the process unless given."""
     open_streams()
+    if arguments is None:
+        keep_output()
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(arguments)
@@ -118,6 +120,18 @@ def open_streams() -> None:
         pass
     sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as we run
     sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
+def keep_output() -> None:
+    """Keep standard output to this process's own words; what libraries write to it in C goes to standard error.
+
+    HiGHS, the planner's solver, prints a line now and then whatever it is told, in the middle of `--json`.
+    """
+    sys.stdout.flush()
+    own = os.dup(1)
+    os.dup2(2, 1)
+    encoding, errors, lines = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
+    sys.stdout = os.fdopen(own, "w", 1 if lines else -1, encoding=encoding, errors=errors)
 
 
 def _tell_json(text: str, arguments: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from argosy.cli.words import counted
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import Fleet
 from argosy.contracts.job import Job
-from argosy.contracts.plan import Plan
+from argosy.contracts.plan import TRAINER_PROGRAM, Plan
 from argosy.plan.course import Course, course, course_line
 from argosy.plan.explain import option_rows, plan_chips, summary_lines
 
@@ -44,7 +44,7 @@ TITLES = {
 
 def print_plans(console: Console, job: Job, fleet: Fleet, plans: Sequence[Plan]) -> None:
     """Print the options as a table, then the chosen one in words."""
-    console.print(headline(job, fleet, emulated=plans[0].emulated) + "\n")
+    console.print(headline(job, fleet, plans) + "\n")
     console.print(options_table(job, plans, console.width))
     console.print()
     lines = [course_line(course_of(job, plans[0])), *summary_lines(plans, job.objective.goal, console.width)]
@@ -55,10 +55,12 @@ def print_plans(console: Console, job: Job, fleet: Fleet, plans: Sequence[Plan])
         console.print(Text(line, overflow="fold"))
 
 
-def headline(job: Job, fleet: Fleet, *, emulated: bool) -> str:
-    """Say what is asked, of which fleet."""
+def headline(job: Job, fleet: Fleet, plans: Sequence[Plan]) -> str:
+    """Say what is asked, of which fleet, and for which program where it is not the own trainer."""
     train = job.train
-    mark = "   emulated: times marked ~" if emulated else ""
+    program = plans[0].program
+    mark = f"   as {program} trains" if program != TRAINER_PROGRAM else ""
+    mark += "   emulated: times marked ~" if any(plan.emulated for plan in plans) else ""
     return (
         f"{job.model}   {train.global_batch_size:,} x {train.sequence_length:,} tokens a step, {train.precision}   "
         f"fleet {fleet.name}, {counted(fleet.chips, 'chip')}{mark}"

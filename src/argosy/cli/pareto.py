@@ -44,7 +44,7 @@ def show_front(inputs: Inputs, *, runnable: bool, as_json: bool, plot: Path | No
         typer.echo(encode(front_json(front)).decode())
         return
     screen = console(WIDTH)
-    screen.print(headline(inputs.job, inputs.fleet, emulated=any(plan.emulated for plan in front.plans)) + "\n")
+    screen.print(headline(inputs.job, inputs.fleet, front.plans) + "\n")
     print_front(screen, front, inputs)
 
 

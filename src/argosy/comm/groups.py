@@ -11,7 +11,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from argosy.comm.sites import Ranks, SiteSum, by_site, lanes_of
+from argosy.comm.sites import Ranks, Sites, SiteSum, by_site, lanes_of, sites_of
 from argosy.comm.torch_private import new_named_group
 from argosy.contracts.plan import Plan
 
@@ -76,13 +76,14 @@ def make_groups(plan: Plan, seat: Seat, timeout: timedelta) -> Groups:
     units = [unit for each in plan.stages_at(replica, seat.stage) for unit in plan.held_units(each)]
     holders = {(unit, t): slice_holders(plan, unit, t) for unit in units for t in mine}
     exchange = {ranks for ranks in holders.values() if len(ranks) > 1}
-    phased = {ranks: by_site(plan, ranks) for (unit, _), ranks in holders.items() if unit in phased_units(plan)}
+    crossing, where = phased_units(plan), sites_of(plan)
+    phased = {ranks: by_site(where, ranks) for (unit, _), ranks in holders.items() if unit in crossing}
     phased = {ranks: sites for ranks, sites in phased.items() if len(sites) > 1}
     wanted = {("exchange", ranks) for ranks in exchange} | {("pipeline", pipeline)}
     wanted |= {("tensor", tensor)} if len(tensor) > 1 else set()
     for ranks, sites in phased.items():
-        parts = [part for part in (*sites, *lanes_of(sites)) if seat.rank in part and len(part) > 1]
-        wanted |= {(phase(ranks), part) for part in parts}
+        parts = (*sites, *(lane.owners for lane in lanes_of(sites)))
+        wanted |= {(phase(ranks), part) for part in parts if seat.rank in part and len(part) > 1}
     # Two members of several common groups must make them in the same order, or each waits for the other.
     made = {
         (kind, ranks): new_named_group(ranks, f"{kind}/{','.join(map(str, ranks))}", timeout)
@@ -106,12 +107,10 @@ def phase(ranks: Ranks) -> str:
     return f"phase of {','.join(map(str, ranks))}"
 
 
-def site_sum(
-    rank: int, ranks: Ranks, sites: tuple[Ranks, ...], made: dict[tuple[str, Ranks], dist.ProcessGroup]
-) -> SiteSum:
+def site_sum(rank: int, ranks: Ranks, sites: Sites, made: dict[tuple[str, Ranks], dist.ProcessGroup]) -> SiteSum:
     """Give a rank's part in the sums of a set of ranks."""
     own = next(site for site in sites if rank in site)
-    across = {lane: made[phase(ranks), lane] for lane in lanes_of(sites) if rank in lane}
+    across = {lane.owners: made[phase(ranks), lane.owners] for lane in lanes_of(sites) if rank in lane.owners}
     return SiteSum(rank, sites, made.get((phase(ranks), own)), across)
 
 

@@ -31,12 +31,12 @@ class Fence:
         """Judge a command and remember it: empty when it is to be obeyed, else why it is refused."""
         if stamp.term < self.term:
             return f"term {stamp.term} is over; {self.term} leads"
+        self.term = stamp.term
         newest = self.generations.get(stamp.attempt, -1)
         if stamp.generation < newest:
             return f"generation {stamp.generation} of {stamp.attempt} is over; {newest} is current"
         if not stamp.stops and stamp.generation <= self.closed.get(stamp.attempt, -1):
             return f"generation {stamp.generation} of {stamp.attempt} was stopped"
-        self.term = stamp.term
         self.generations[stamp.attempt] = stamp.generation
         if stamp.stops:
             self.closed[stamp.attempt] = stamp.generation

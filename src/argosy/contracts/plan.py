@@ -14,6 +14,8 @@ SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 """Orders of forward and backward that are known to the timeline."""
 TRAINER_SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 """Those that the trainer runs."""
+TRAINER_PROGRAM = "argosy"
+"""What the own trainer is called beside the programs that plans may be for."""
 GRADIENT_BYTES = 4
 """Of one parameter's gradient as it is summed: fp32, whatever the training precision."""
 
@@ -191,6 +193,7 @@ class Prediction:
 class Plan:
     """One way to run a job on a fleet.
 
+    program: whose times and memory these are: argosy is the own trainer, megatron-core stands for other frameworks.
     schedule: one of SCHEDULES. virtual_stages: stages a place, of every replica. zero_stage: what is sharded over the
     ranks that hold the same layers: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 weights too.
     reduce_dtype: of gradients on the wire. bucket_bytes: units with smaller gradients travel together with their
@@ -216,6 +219,7 @@ class Plan:
     barrier_ms: float = 0.0
     prediction: Prediction | None = None
     emulated: bool = False
+    program: str = TRAINER_PROGRAM
     placement: tuple[RankPlace, ...] = field(default=())
     version: int = 1
 

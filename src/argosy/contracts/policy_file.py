@@ -30,7 +30,11 @@ from argosy.contracts.policy import (
 )
 from argosy.contracts.units import Count, DurationS, Switch, parse_count, parse_duration_s, parse_switch, show
 
-Chips = Annotated[Count, Field(ge=0, le=10**8)]
+COUNT_MAX = 10**8
+Chips = Annotated[Count, Field(ge=0, le=COUNT_MAX)]
+Times = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+Span = Annotated[DurationS, Field(le=10**9)]
+"""A duration of at most about 32 years."""
 _TIMES = re.compile(r"(\d+(?:\.\d+)?)\s*x(?:\s+requested)?")
 _BREAKER = re.compile(r"(\d+(?:\.\d+)?)\s*%(?:\s+of the fleet)?\s+in\s+(\S+)")
 
@@ -45,8 +49,15 @@ def _limits(value: Any) -> Any:
     if limit is None:
         return {}
     if isinstance(limit, dict):
-        return {str(kind): parse_count(amount) for kind, amount in limit.items()}
-    return {EVERY_KIND: parse_count(limit)}
+        return {str(kind): _chips(amount) for kind, amount in limit.items()}
+    return {EVERY_KIND: _chips(limit)}
+
+
+def _chips(value: Any) -> int:
+    count = parse_count(value)
+    if count > COUNT_MAX:
+        raise BadInputError(f"got {show(value)}; at most {COUNT_MAX:,} chips, or yes for no limit")
+    return count
 
 
 def _lending(value: Any) -> Any:
@@ -94,9 +105,9 @@ class RoundSection(Section):
 
     OTHER_NAMES: ClassVar = {"lease": "every", "length": "every", "switch_cost": "start_cost"}
 
-    every: Annotated[DurationS, Field(ge=1)] = 360.0
-    start_cost: DurationS = 0.0
-    exchanges_at_most: Annotated[int, Field(ge=0)] | None = None
+    every: Annotated[Span, Field(ge=1)] = 360.0
+    start_cost: Span = 0.0
+    exchanges_at_most: Times | None = None
 
 
 class QueueSection(Section):
@@ -108,7 +119,7 @@ class QueueSection(Section):
     guarantee: dict[str, Chips] = Field(default_factory=dict)
     borrow: Annotated[Any, BeforeValidator(_borrowing)] = Field(default_factory=dict)
     lend: Annotated[Any, BeforeValidator(_lending)] = Field(default_factory=lambda: {"limits": {}, "notice_s": 0.0})
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    weight: Annotated[float, Field(ge=0.001, le=1e6)] = 1.0
     order: Literal[ORDERS] = "best_effort"  # type: ignore[valid-type]
     round: RoundSection | None = None
     state: Literal["open", "closed", "draining"] = "open"
@@ -121,9 +132,9 @@ class ReclaimSection(Section):
 
     at_most: Annotated[float, BeforeValidator(_times), Field(ge=0)] = 1.5
     never_from: tuple[str, ...] = ("serving floors",)
-    cooldown: DurationS = 600.0
-    evictions_at_most: Annotated[int, Field(ge=0)] = 5
-    pin: DurationS = 900.0
+    cooldown: Span = 600.0
+    evictions_at_most: Times = 5
+    pin: Span = 900.0
 
 
 class BreakersSection(Section):
@@ -148,11 +159,11 @@ class WindowSection(Section):
 class RetriesSection(Section):
     """The keys of `retries:`."""
 
-    user: Annotated[int, Field(ge=0)] = 0
-    infrastructure: Annotated[int, Field(ge=0)] = 20
-    preemption: Annotated[int, Field(ge=0)] = 100
-    backoff: DurationS = 5.0
-    backoff_at_most: DurationS = 600.0
+    user: Times = 0
+    infrastructure: Times = 20
+    preemption: Times = 100
+    backoff: Span = 5.0
+    backoff_at_most: Span = 600.0
 
 
 class PolicyFile(Section):
@@ -166,13 +177,13 @@ class PolicyFile(Section):
     breakers: BreakersSection = BreakersSection()
     maintenance: tuple[WindowSection, ...] = ()
     retries: RetriesSection = RetriesSection()
-    worth: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    half_life: DurationS = 86_400.0
-    lease: DurationS = 30.0
-    gather: DurationS = 2.0
-    prepare: DurationS = 1_800.0
-    reservations: Annotated[int, Field(ge=0)] = 4
-    hold_after: DurationS = 900.0
+    worth: dict[str, Annotated[float, Field(ge=0.001, le=1000)]] = Field(default_factory=dict)
+    half_life: Span = 86_400.0
+    lease: Span = 30.0
+    gather: Span = 2.0
+    prepare: Span = 1_800.0
+    reservations: Times = 4
+    hold_after: Span = 900.0
     preemption: Switch = True
 
 
@@ -209,17 +220,25 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
 
 
 def _tree_problems(content: PolicyFile, document: Document) -> list[str]:
-    """Find parents that do not exist, circles, and children that own more than their parent."""
+    """Find names and parents that do not exist, circles, and children that own more than their parent."""
     queues, problems = content.queues, []
     for name, queue in queues.items():
+        if not name.strip() or not name.isprintable():
+            problems.append(document.problem(("queues", name), f"a queue needs a name, got {show(name)}"))
+        if EVERY_KIND in queue.guarantee:
+            place = ("queues", name, "guarantee", EVERY_KIND)
+            problems.append(document.problem(place, "chips are owned by kind; write each kind's name"))
         if queue.parent and queue.parent not in queues:
             near = difflib.get_close_matches(queue.parent, list(queues), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             problems.append(document.problem(("queues", name, "parent"), f"no queue {queue.parent}{hint}"))
         elif name in _ancestors(queues, name):
             problems.append(document.problem(("queues", name, "parent"), f"{name} would be its own ancestor"))
+    children_of: dict[str, list[QueueSection]] = {}
+    for queue in queues.values():
+        children_of.setdefault(queue.parent, []).append(queue)
     for name, queue in queues.items():
-        children = [child for child in queues.values() if child.parent == name]
+        children = children_of.get(name, [])
         for kind, own in queue.guarantee.items():
             total = sum(child.guarantee.get(kind, 0) for child in children)
             if total > own:
@@ -228,12 +247,12 @@ def _tree_problems(content: PolicyFile, document: Document) -> list[str]:
     return problems
 
 
-def _ancestors(queues: dict[str, QueueSection], name: str) -> list[str]:
-    """List a queue's ancestors, as far as they do not repeat."""
-    found: list[str] = []
+def _ancestors(queues: dict[str, QueueSection], name: str) -> set[str]:
+    """Give a queue's ancestors, as far as they do not repeat."""
+    found: set[str] = set()
     place = queues[name].parent
     while place in queues and place not in found:
-        found.append(place)
+        found.add(place)
         place = queues[place].parent
     return found
 

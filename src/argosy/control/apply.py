@@ -32,7 +32,8 @@ def rebuild(state: State) -> None:
     state.quota = QuotaTree(state.policy, kinds)
     state.shapes, state.waiting = Shapes(len(state.quota.kinds)), {}
     state.lanes.clear()
-    state.shape_of = {}
+    # What was noted of groups names them by queues and shapes that are numbered anew.
+    state.shape_of, state.why = {}, {}
     state.holding = [set() for _ in state.nodes.pools]
     for attempt in state.attempts.values():
         job = state.jobs[attempt.job]
@@ -84,6 +85,7 @@ def _node_observed(state: State, change: ch.NodeObserved) -> None:
 
 def _node_intended(state: State, change: ch.NodeIntended) -> None:
     state.nodes.intent[change.node] = change.intent
+    state.nodes.empty_by_us[change.node] = change.empty_by_us
     state.nodes.refresh(change.node)
 
 
@@ -161,7 +163,8 @@ def _job_moved(state: State, change: ch.JobMoved) -> None:
     if job.state == "running" and change.to != "running":
         job.done_tokens, job.ran_us, job.pace = job.done_by(state.now_us), 0, 0.0
     elif change.to == "running" and job.state != "running":
-        job.ran_us, job.pace = state.now_us, state.attempts[job.attempt].rung.rate
+        attempt = state.attempts[job.attempt]
+        job.ran_us, job.pace, attempt.up = state.now_us, attempt.rung.rate, True
     job.exchanges += change.to == "stopping" and change.reason == "round"
     job.state, job.reason, job.text = change.to, change.reason, change.text
     if waits and not waited:
@@ -224,7 +227,7 @@ def _attempt_regrouped(state: State, change: ch.AttemptRegrouped) -> None:
     _count(state, attempt, -1)
     before = set(attempt.all_nodes())
     attempt.generation, attempt.rung, attempt.nodes = change.generation, change.rung, change.nodes
-    attempt.regrouped_us = state.now_us
+    attempt.regrouped_us, attempt.up = state.now_us, False
     _take(state, attempt, [number for number in attempt.all_nodes() if number not in before])
     _count(state, attempt, 1)
 

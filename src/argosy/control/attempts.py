@@ -58,7 +58,8 @@ def regroup(work: Work, attempt: AttemptState, rung: Rung, parts: Parts, reason:
 def leave(work: Work, attempt: AttemptState, numbers: Iterable[int], reason: str, by_us: int) -> None:
     """Have an attempt leave nodes; those that do not answer and have parked their ranks are free at once."""
     nodes = work.state.nodes
-    fresh = tuple(number for number in numbers if not nodes.leaving[number])
+    # A retired node may have been left, and freed, before its place was filled.
+    fresh = tuple(n for n in numbers if nodes.holder[n] == attempt.id and not nodes.leaving[n])
     if not fresh:
         return
     work.stop(attempt, fresh, reason, by_us)
@@ -69,14 +70,27 @@ def leave(work: Work, attempt: AttemptState, numbers: Iterable[int], reason: str
 
 
 def stop(work: Work, job: JobState, reason: str, text: str = "", notice_us: int = 0) -> None:
-    """End a job's attempt: tell its nodes, and wait until they are all free. reason: of REQUEUED, else its ending."""
+    """End a job's attempt: tell its nodes, and wait until they are all free. reason: of REQUEUED, else its ending.
+
+    One that stops already to wait again ends instead if an ending comes, and then at once.
+    """
     attempt = work.state.attempts[job.attempt]
-    was_stopping = job.state == "stopping"
-    work.change(JobMoved(job=job.id, to="stopping", reason=reason, text=text))
-    if was_stopping:
-        return
-    leave(work, attempt, attempt.all_nodes(), reason, work.now_us + notice_us)
-    finish_stop(work, job)
+    if job.state != "stopping":
+        work.change(JobMoved(job=job.id, to="stopping", reason=reason, text=text))
+        leave(work, attempt, attempt.all_nodes(), reason, work.now_us + notice_us)
+        finish_stop(work, job)
+    elif job.reason in REQUEUED and reason not in REQUEUED:
+        work.change(JobMoved(job=job.id, to="stopping", reason=reason, text=text))
+        _hurry(work, attempt, reason)
+
+
+def _hurry(work: Work, attempt: AttemptState, reason: str) -> None:
+    """Have an attempt that was given notice leave now."""
+    nodes = work.state.nodes
+    late = tuple(n for n in attempt.all_nodes() if nodes.holder[n] == attempt.id and nodes.leave_by_us[n] > work.now_us)
+    if late:
+        work.stop(attempt, late, reason, work.now_us)
+        work.change(NodesLeft(nodes=late, by_us=work.now_us))
 
 
 def finish_stop(work: Work, job: JobState) -> None:

@@ -12,7 +12,7 @@ from argosy.contracts.policy import Policy
 from argosy.contracts.request import Claim, Pool
 from argosy.control.rungs import Rung
 
-CODE_VERSION = 2
+CODE_VERSION = 3
 """Raised when the same events may be decided differently; records of other versions are applied, never re-decided."""
 
 EVIDENCE_KEPT = 64
@@ -62,10 +62,11 @@ class NodeObserved(Change, frozen=True, kw_only=True, tag="observed"):
 
 
 class NodeIntended(Change, frozen=True, kw_only=True, tag="intent"):
-    """People want a node so."""
+    """People want a node so. empty_by_us: when a draining node's jobs have to leave; FOREVER (2^62) waits for them."""
 
     node: int
     intent: str
+    empty_by_us: int = 2**62
 
 
 class NodeTrusted(Change, frozen=True, kw_only=True, tag="trust"):

@@ -26,7 +26,8 @@ class Deal:
     """One queue's deal.
 
     players: its jobs, in order of age. fixed: those of them that stay as they are; kept: those that move to better
-    chips at most. room: nodes by pool, then chips by the quota kinds that have a limit, which are kinds.
+    chips at most. late: free nodes whose maintenance is far enough off. room: nodes by pool, then chips by the quota
+    kinds that have a limit, which are kinds.
     """
 
     work: Work
@@ -35,6 +36,7 @@ class Deal:
     players: list[JobState] = field(default_factory=list)
     fixed: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
+    late: list[int] = field(default_factory=list)
     room: list[float] = field(default_factory=list)
     kinds: list[int] = field(default_factory=list)
 
@@ -51,21 +53,24 @@ Dealt = tuple[JobState, Rung, tuple[tuple[int, ...], ...]]
 """A job, the rung it was dealt, and the nodes of each part."""
 
 
-def own_jobs(deal: Deal) -> list[JobState]:
-    """List the jobs of a queue that run or wait, in order of age."""
-    state = deal.state
-    waiting = [member[2] for group, rows in state.waiting.items() if group[0] == deal.number for member in rows]
-    running = [attempt.job for attempt in state.attempts.values()]
-    jobs = [state.jobs[name] for name in (*waiting, *running)]
-    return sorted((job for job in jobs if job.claim.queue == deal.queue.name), key=lambda job: job.number)
+def own_jobs(state: State, queues: set[int]) -> dict[int, list[JobState]]:
+    """List the jobs of some queues that run or wait, in order of age."""
+    names = [attempt.job for attempt in state.attempts.values()]
+    names += [member[2] for group, rows in state.waiting.items() if group[0] in queues for member in rows]
+    found: dict[int, list[JobState]] = {queue: [] for queue in queues}
+    for job in sorted((state.jobs[name] for name in names), key=lambda job: job.number):
+        found.get(state.queue_of(job), []).append(job)
+    return found
 
 
-def gather(deal: Deal, over: bool) -> bool:
-    """List who takes part; False if nobody could start or move, or some still make way for the last deal."""
+def make_way(jobs: list[JobState]) -> bool:
+    """Say whether some still make way for the last deal."""
+    return any(job.state == "stopping" and job.reason in GIVES_WAY for job in jobs)
+
+
+def gather(deal: Deal, jobs: list[JobState], over: bool) -> bool:
+    """List who takes part; False if nobody could start or move."""
     state, most = deal.state, deal.queue.round.exchanges_at_most
-    jobs = own_jobs(deal)
-    if any(job.state == "stopping" and job.reason in GIVES_WAY for job in jobs):
-        return False
     for job in jobs:
         if job.state == "waiting" and job.rungs and job.not_before_us <= state.now_us:
             deal.players.append(job)
@@ -75,31 +80,51 @@ def gather(deal: Deal, over: bool) -> bool:
                 deal.fixed.add(job.id)
             elif most is not None and job.exchanges >= most:
                 (deal.fixed if deal.queue.order == "fifo" else deal.kept).add(job.id)
-    some_free = any(tree.top.free for tree in state.nodes.trees)
-    return len(deal.players) > len(deal.fixed) and (over or some_free)
+    if len(deal.players) == len(deal.fixed):
+        return False
+    deal.late = _late(deal)
+    return over or bool(deal.late) or any(tree.top.free for tree in state.nodes.trees)
 
 
-def contested_by_others(deal: Deal) -> set[int]:
-    """List the pools that jobs of other queues wait for."""
-    state = deal.state
-    others = {shape for queue, shape, _, _ in state.waiting if queue != deal.number and shape >= 0}
-    return {pool for shape in others for parts in state.shapes[shape].parts for pool, _, _ in parts}
+def _late(deal: Deal) -> list[int]:
+    """List the free nodes that are kept from others for maintenance alone, which begins when the next round is over."""
+    nodes = deal.state.nodes
+    return sorted(n for kept in nodes.withheld for n in kept if not nodes.lock[n] and outlasts(deal, n))
+
+
+def outlasts(deal: Deal, number: int) -> bool:
+    """Say whether no maintenance of a node begins before the next round is over."""
+    round_us = deal.state.us(deal.queue.round.every_s)
+    return deal.state.nodes.until_us[number] >= deal.state.now_us + round_us
+
+
+def waited_for(state: State) -> dict[int, set[int]]:
+    """List for each pool the queues whose jobs wait for it."""
+    found: dict[int, set[int]] = {}
+    for queue, shape in {(queue, shape) for queue, shape, _, _ in state.waiting if shape >= 0}:
+        for parts in state.shapes[shape].parts:
+            for pool, _, _ in parts:
+                found.setdefault(pool, set()).add(queue)
+    return found
 
 
 def count_room(deal: Deal, contested: set[int]) -> list[float]:
-    """Count the nodes of each pool that can be dealt or stay with who has them, and the chips that quotas allow."""
+    """Count the nodes of each pool that can be dealt or stay with who has them, and the chips that quotas allow.
+
+    contested: pools that jobs of other queues wait for.
+    """
     state, quota = deal.state, deal.state.quota
     contested_kinds = {state.kind_of_pool(pool) for pool in contested}
     nodes = [float(tree.top.free) for tree in state.nodes.trees]
+    for number in deal.late:
+        nodes[state.nodes.pool[number]] += 1
     for job in deal.players:
         if job.attempt:
             for part in state.attempts[job.attempt].rung.parts:
                 nodes[part.pool] += part.nodes
     row = quota.rows[deal.number]
     for kind in range(len(quota.kinds)):
-        allowed = row.held[kind] + min(
-            quota.rows[place].most[kind] - quota.rows[place].held[kind] for place in row.path
-        )
+        allowed = row.held[kind] + quota.room(deal.number, kind)
         if kind in contested_kinds:
             allowed = min(allowed, max(row.own[kind], row.held[kind]))
         if allowed < UNLIMITED // 2:

@@ -12,7 +12,7 @@ from argosy.contracts.errors import BadInputError
 from argosy.control.apply import apply
 from argosy.control.change import CODE_VERSION, Record
 from argosy.control.core import step
-from argosy.control.snapshot import restore, snapshot
+from argosy.control.snapshot import restore, seal, snapshot, unseal
 from argosy.control.state import State
 from argosy.control.work import begin
 
@@ -22,15 +22,15 @@ _DECODER = msgspec.json.Decoder(Record)
 
 
 def write_record(record: Record) -> bytes:
-    """Write a record as one line."""
-    return msgspec.json.encode(record) + b"\n"
+    """Write a record as one line: its checksum (CRC-32, eight digits), a space, and JSON."""
+    return seal(msgspec.json.encode(record))
 
 
 def read_record(line: bytes) -> Record:
     """Read a record from its line."""
     try:
-        return _DECODER.decode(line)
-    except msgspec.MsgspecError as error:
+        return _DECODER.decode(unseal(line))
+    except ValueError as error:
         raise BadInputError(f"not a record of the core's log: {error}; got {line[:80]!r}") from error
 
 
@@ -51,7 +51,12 @@ def decide_again(state: State, record: Record) -> bool:
 
 
 def rebuild(data: bytes, lines: Iterable[bytes]) -> State:
-    """Rebuild a state from a snapshot and the lines of the log after it."""
+    """Rebuild a state from a snapshot and the lines of the log.
+
+    Lines that the snapshot covers are passed over: whoever compacts a log may die between writing one and dropping the
+    others.
+    """
     state = restore(data)
-    replay(state, map(read_record, lines))
+    covered = state.seq
+    replay(state, (record for record in map(read_record, lines) if record.event.seq > covered))
     return state

@@ -4,7 +4,6 @@ Looks at what is owned, never at what is free. Must not refuse what merely has t
 """
 
 from argosy.control.domains import LEVELS, NODE
-from argosy.control.quota import UNLIMITED
 from argosy.control.rungs import Rung
 from argosy.control.state import JobState, State
 
@@ -32,9 +31,7 @@ def _reason(state: State, job: JobState, rung: Rung) -> str:
             return f"{rung.option}: {part.nodes} {name} nodes in one {near}, the largest {near} has {most}"
         if wanted[part.pool] > tree.top.owned:
             return f"{rung.option}: {wanted[part.pool]} {name} nodes, the fleet owns {tree.top.owned}"
-    queue = state.queue_of(job)
-    for kind, amount in state.amounts_of(rung)[:-1]:
-        most = state.quota.most(queue, kind)
-        if most < UNLIMITED and amount > most:
-            return f"{rung.option}: {amount} {state.quota.kinds[kind]}, queue {job.claim.queue} may hold {most}"
+    excess = state.quota.never(state.queue_of(job), state.amounts_of(rung))
+    if excess is not None:
+        return f"{rung.option}: {excess.asked} {excess.kind}, queue {excess.queue} may hold {excess.allowed}"
     return ""

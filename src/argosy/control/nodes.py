@@ -21,10 +21,11 @@ class NodeTable:
     """Columns of nodes, indexed by a number that a node keeps for ever.
 
     holder: attempt on the node, also while it leaves. leaving: the attempt no longer counts on it since the generation
-    left_generation, and has to be gone by leave_by_us. lease_us: when a node that does not answer has parked its ranks
-    for certain. until_us: start of the next maintenance window, 0 while in one. lock, lock_until: the job a free node
-    is held for, and the time before which others may use it. faults: times it was quarantined. withheld, idle_spares:
-    of each pool the free nodes that not everybody may use, and those kept for replacements.
+    left_generation, and has to be gone by leave_by_us. empty_by_us: when a draining node's jobs have to go. lease_us:
+    when a node that does not answer has parked its ranks for certain. until_us: start of the next maintenance window, 0
+    while in one. lock, lock_until: the job a free node is held for, and the time before which others may use it.
+    faults: times it was quarantined. withheld, idle_spares: of each pool the free nodes that not everybody may use, and
+    those kept for replacements.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class NodeTable:
         self.leaf: list[Domain] = []
         self.observed: list[str] = []
         self.intent: list[str] = []
+        self.empty_by_us: list[int] = []
         self.trust: list[str] = []
         self.holder: list[str] = []
         self.leaving: list[bool] = []
@@ -85,6 +87,7 @@ class NodeTable:
             "left_generation": 0,
             "leave_by_us": 0,
             "lease_us": 0,
+            "empty_by_us": FOREVER,
             "until_us": FOREVER,
             "spare": False,
             "retired": False,

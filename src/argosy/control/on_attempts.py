@@ -1,13 +1,14 @@
 """Handlers of events about attempts: what agents and health report; old generations are refused first."""
 
 from argosy.contracts.event import AttemptEnded, AttemptRunning, IncidentFound, NodesReleased
-from argosy.control.attempts import free, spend, stop
+from argosy.control.attempts import REQUEUED, free, spend, stop
 from argosy.control.change import JobMoved
 from argosy.control.on_fleet import quarantine
 from argosy.control.recover import blame_nodes, gather, recover
 from argosy.control.state import AttemptState, JobState
 from argosy.control.work import Work
 
+OUTCOMES = ("done", "user", "infrastructure")
 USER_REMEDIES = ("fix_user_code", "fix_config")
 
 
@@ -20,6 +21,11 @@ def attempt_running(work: Work, event: AttemptRunning) -> None:
 
 def attempt_ended(work: Work, event: AttemptEnded) -> None:
     """All ranks ended by themselves: done, the user's fault, or the machines'."""
+    if event.outcome not in OUTCOMES:
+        work.refuse(event.attempt, f"outcome must be one of {', '.join(OUTCOMES)}, got {event.outcome}")
+        return
+    if _done_in_time(work, event):
+        return
     found = _current(work, event.attempt, event.generation)
     if found is None or _is_stale(work, found[1], event.evidence):
         return
@@ -31,6 +37,18 @@ def attempt_ended(work: Work, event: AttemptEnded) -> None:
         blame_user(work, job, event.text)
     elif job.state != "recovering":
         recover(work, attempt, event.text or "ranks failed")
+
+
+def _done_in_time(work: Work, event: AttemptEnded) -> bool:
+    """End a job whose work was done while it was given notice to leave: it need not run again."""
+    attempt = work.state.attempts.get(event.attempt)
+    if attempt is None or event.outcome != "done" or event.generation != attempt.generation:
+        return False
+    job = work.state.jobs[attempt.job]
+    under_notice = job.state == "stopping" and job.reason in REQUEUED
+    if under_notice:
+        stop(work, job, "done", event.text)
+    return under_notice
 
 
 def blame_user(work: Work, job: JobState, text: str) -> None:

@@ -24,7 +24,8 @@ from argosy.control.change import (
     PoolAdded,
     TermSet,
 )
-from argosy.control.recover import drop_node, gather
+from argosy.control.nodes import FOREVER
+from argosy.control.recover import LOST, drop_node, gather
 from argosy.control.windows import turn_windows
 from argosy.control.work import Work
 
@@ -79,8 +80,14 @@ def nodes_retired(work: Work, event: NodesRetired) -> None:
 
 def node_seen(work: Work, event: NodeSeen) -> None:
     """Follow what is observed; a node that is down starts its attempt's recovery, and its lease runs out in time."""
-    state, number = work.state, _known(work, event.node)
-    if number is None or event.observed not in OBSERVED:
+    state = work.state
+    number = state.nodes.number.get(event.node)
+    if number is None or not state.nodes.holder[number]:
+        number = _known(work, event.node)
+    # What a retired node still runs has to be followed to its end.
+    if number is None:
+        return
+    if event.observed not in OBSERVED:
         work.refuse(event.node, f"observed must be one of {', '.join(OBSERVED)}, got {event.observed}")
         return
     nodes = state.nodes
@@ -89,16 +96,21 @@ def node_seen(work: Work, event: NodeSeen) -> None:
         lease_us = work.now_us + state.us(state.policy.lease_s)
         work.at(lease_us, "lease", event.node)
     work.change(NodeObserved(node=number, observed=event.observed, lease_us=lease_us))
-    attempt = state.attempts.get(nodes.holder[number])
-    if nodes.holder[number] and nodes.leaving[number] and event.fenced:
-        free(work, (number,))
-    elif attempt is not None and nodes.leaving[number] and event.observed == "up":
-        work.stop(attempt, (number,), "left", work.now_us)
-    elif attempt is not None and event.fenced:
-        gather(work, attempt, "nodes rebooted")
-    elif attempt is not None and event.observed == "down":
-        gather(work, attempt)
+    _follow(work, event, number)
     work.want_pass()
+
+
+def _follow(work: Work, event: NodeSeen, number: int) -> None:
+    """Answer for the attempt on a node that was seen otherwise: it lost its ranks there, or is still to leave."""
+    nodes = work.state.nodes
+    attempt = work.state.attempts.get(nodes.holder[number])
+    if nodes.leaving[number]:
+        if event.fenced:
+            free(work, (number,))
+        elif attempt is not None and event.observed == "up":
+            work.stop(attempt, (number,), "left", max(work.now_us, nodes.leave_by_us[number]))
+    elif attempt is not None and (event.fenced or event.observed == "down"):
+        gather(work, attempt, "nodes rebooted" if event.fenced else LOST)
 
 
 def intent_changed(work: Work, event: IntentChanged) -> None:
@@ -109,16 +121,20 @@ def intent_changed(work: Work, event: IntentChanged) -> None:
     for name in event.nodes:
         number = _known(work, name)
         if number is not None:
-            work.change(NodeIntended(node=number, intent=event.intent))
+            empty_by_us = FOREVER
             if event.intent == "draining" and event.deadline_us is not None:
-                work.at(max(event.deadline_us, work.now_us), "drain", name)
+                empty_by_us = max(event.deadline_us, work.now_us)
+                work.at(empty_by_us, "drain")
+            work.change(NodeIntended(node=number, intent=event.intent, empty_by_us=empty_by_us))
     work.want_pass()
 
 
 def trust_changed(work: Work, event: TrustChanged) -> None:
     """Take a node into quarantine or out of it; what runs on it goes on until a fault of its own is found."""
     number = _known(work, event.node)
-    if number is None or event.trust not in TRUSTS:
+    if number is None:
+        return
+    if event.trust not in TRUSTS:
         work.refuse(event.node, f"trust must be one of {', '.join(TRUSTS)}, got {event.trust}")
     elif event.trust == "quarantined":
         quarantine(work, (number,), event.evidence)
@@ -132,7 +148,7 @@ def quarantine(work: Work, numbers: tuple[int, ...], evidence: str) -> tuple[int
     state = work.state
     breaker = state.policy.breaker
     alive = sum(not retired for retired in state.nodes.retired)
-    allowed = max(1, math.floor(breaker.share * alive))
+    allowed = max(1, math.floor(breaker.share * alive)) if breaker.share > 0 else 0
     since_us = work.now_us - state.us(breaker.window_s)
     done = []
     for number in numbers:

@@ -12,6 +12,8 @@ from argosy.control.state import JobState, State
 from argosy.control.work import Work
 
 ENDED_KEPT = 10_000
+ASK_AGAIN_S = 30.0
+"""How long to wait before the planner is asked again whose answer was out of date."""
 
 
 def job_submitted(work: Work, event: JobSubmitted) -> None:
@@ -69,7 +71,12 @@ def take_options(work: Work, job: JobState, options: tuple[Option, ...]) -> None
     if levels:
         work.refuse(job.id, f"no topology level {', '.join(levels)}")
         return
-    rungs = rungs_of(job.claim, options, state.nodes.pools, state.nodes.pool_number, work.now_us)
+    valid = tuple(o for o in options if o.valid_until_us is None or o.valid_until_us > work.now_us)
+    if options and not valid:
+        work.refuse(job.id, "its options were out of date when they came")
+        work.later(ASK_AGAIN_S, "options", job.id)
+        return
+    rungs = rungs_of(job.claim, valid, state.nodes.pools, state.nodes.pool_number, work.now_us)
     impossible = never_fits(state, job, rungs)
     if impossible and not job.attempt:
         end_waiting(work, job, "never_fits", impossible)
@@ -78,6 +85,9 @@ def take_options(work: Work, job: JobState, options: tuple[Option, ...]) -> None
         if job.id in state.reservations:
             work.change(Unreserved(job=job.id))
         work.change(JobOptions(job=job.id, rungs=rungs))
+        ends = [option.valid_until_us for option in valid if option.valid_until_us is not None]
+        if ends:
+            work.at(min(ends), "options", job.id)
         work.want_pass()
 
 
@@ -109,3 +119,4 @@ def _forget(work: Work) -> None:
     ended = work.state.ended
     if len(ended) >= ENDED_KEPT * 2:
         work.change(JobsForgotten(jobs=tuple(ended[:ENDED_KEPT])))
+        work.want_pass()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from argosy.contracts.event import PassDue, TimeReached
 from argosy.control.attempts import free, stop
-from argosy.control.change import JobMoved, TimersDone, Unreserved
+from argosy.control.change import JobAsked, JobMoved, TimersDone, Unreserved
 from argosy.control.passing import run_pass
 from argosy.control.recover import LOST, bring_back, failed_nodes, recover, vacate
 from argosy.control.state import AttemptState
@@ -46,7 +46,10 @@ def _recover(work: Work, about: str) -> None:
     if job.state != "recovering":
         return
     if job.reason == LOST and not failed_nodes(work.state, attempt):
-        work.change(JobMoved(job=job.id, to="running"))
+        work.change(JobMoved(job=job.id, to="running" if attempt.up else "preparing"))
+        if not attempt.up:
+            # That all ranks are at work may have been said, and passed over, meanwhile.
+            work.launch(attempt)
     else:
         recover(work, attempt, job.reason)
 
@@ -93,23 +96,22 @@ def _pin(work: Work, about: str) -> None:
         work.want_pass()
 
 
+def _options(work: Work, about: str) -> None:
+    """Have the planner asked again once the options of a job that waits are out of date; till then they hold."""
+    job = work.state.jobs.get(about)
+    if job is not None and job.state in ("waiting", "reserved"):
+        work.change(JobAsked(job=about))
+        work.ask_options(about, "its options are out of date")
+
+
 def _maintenance(work: Work, _about: str) -> None:
     turn_windows(work)
 
 
-def _drain(work: Work, about: str) -> None:
-    """Empty a draining node whose deadline has come."""
-    number = work.state.nodes.number[about]
-    if work.state.nodes.intent[number] == "draining":
-        draining = {n for n, intent in enumerate(work.state.nodes.intent) if intent == "draining"}
-        vacate(work, {number} | {n for n in draining if _is_due(work, n)}, "drained")
-
-
-def _is_due(work: Work, number: int) -> bool:
-    """Say whether another draining node has no deadline still to come."""
-    name = work.state.nodes.name[number]
-    pending = any(purpose == "drain" and about == name for _, purpose, about in work.state.timers)
-    return not pending and work.state.nodes.intent[number] == "draining"
+def _drain(work: Work, _about: str) -> None:
+    """Empty the draining nodes whose deadline has come."""
+    nodes = work.state.nodes
+    vacate(work, {number for number, by_us in enumerate(nodes.empty_by_us) if by_us <= work.now_us}, "drained")
 
 
 TIMERS: dict[str, Callable[[Work, str], None]] = {
@@ -122,6 +124,7 @@ TIMERS: dict[str, Callable[[Work, str], None]] = {
     "pass": _backoff,
     "round": _backoff,
     "pin": _pin,
+    "options": _options,
     "maintenance": _maintenance,
     "drain": _drain,
 }

@@ -175,12 +175,31 @@ class QuotaTree:
             queue=queue, kind=self.kinds[kind], held=held // unit, asked=asked // unit, allowed=allowed // unit
         )
 
-    def most(self, queue: int, kind: int) -> int:
-        """Give the most that a queue may ever hold of a kind, by its limits and those above it."""
-        best = UNLIMITED
-        for place in self.rows[queue].path:
-            best = min(best, self.rows[place].most[kind])
-        return best
+    def room(self, queue: int, kind: int) -> int:
+        """Give how much more of a kind a queue may use, were it of that kind alone; UNLIMITED where nothing forbids."""
+        worth = zip(self.capacity, self.worth, strict=False)
+        fits, breaks = 0, 1 + max(self.capacity[kind], sum(count * each for count, each in worth))
+        if self._may_use(queue, ((kind, breaks),)):
+            return UNLIMITED
+        while breaks - fits > 1:
+            middle = (fits + breaks) // 2
+            fits, breaks = (middle, breaks) if self._may_use(queue, ((kind, middle),)) else (fits, middle)
+        return fits
+
+    def _may_use(self, queue: int, amounts: Amounts) -> bool:
+        return self.excess(queue, amounts, self.depth(queue, amounts)) is None
+
+    def never(self, queue: int, amounts: Amounts) -> Excess | None:
+        """Find a limit that a use would break even if nothing else were held; None if it may be some day."""
+        last, path = len(self.kinds) - 1, self.rows[queue].path
+        for place in path:
+            row = self.rows[place]
+            if all(amount <= row.own[kind] or (kind == last and not row.own[kind]) for kind, amount in amounts):
+                return None
+            for kind, amount in amounts:
+                if amount > row.most[kind]:
+                    return self._excess(row.name, kind, 0, amount, row.most[kind])
+        return None
 
     def over(self, queue: int, kind: int) -> bool:
         """Say whether a queue holds more of a kind than it owns."""

@@ -63,10 +63,11 @@ def reclaim(work: Work, job: JobState, rung: Rung, depth: int, candidates: Candi
 def make_plan(state: State, job: JobState, rung: Rung, depth: int, candidates: Candidates) -> Plan | None:
     """Find the cheapest way to free a rung, part by part; None where it can't be freed."""
     need, plan = state.amounts_of(rung), Plan()
-    for part in rung.parts:
-        open_to = candidates.of(job, need, depth, part.pool, part.level)
-        if not _free_part(state, job, part, open_to, plan):
-            return None
+    with state.nodes.lent((), job.avoid):
+        for part in rung.parts:
+            open_to = candidates.of(job, need, depth, part.pool, part.level)
+            if not _free_part(state, job, part, open_to, plan):
+                return None
     return plan if _is_within(state, job, rung, depth, plan) else Plan()
 
 
@@ -186,6 +187,8 @@ def _count_out(victim: Victim, left: dict[tuple[int, int], int]) -> None:
 def _can_pin(state: State, job: JobState, number: int) -> bool:
     """Say whether a node may be kept for a job once it is free."""
     lock = state.nodes.lock[number]
+    if number in job.avoid:
+        return False
     return state.nodes.ready[number] and (lock in ("", job.id) or outranks(state, job, state.reservations[lock]))
 
 

@@ -15,10 +15,12 @@ from argosy.control.deal import (
     Dealt,
     Way,
     arrays_of,
-    contested_by_others,
     count_room,
     gather,
+    make_way,
+    outlasts,
     own_jobs,
+    waited_for,
     ways_of,
 )
 from argosy.control.domains import add, pick, remove
@@ -28,12 +30,21 @@ from argosy.control.work import Work
 
 def deal_rounds(work: Work, leftovers: bool = False) -> None:
     """Deal the chips of every queue that takes turns. leftovers: other queues had their choice of what is free."""
-    for number, queue in enumerate(work.state.policy.queues):
-        if queue.order in TIMED_ORDERS and queue.state != "draining":
+    state = work.state
+    timed = {
+        number: queue
+        for number, queue in enumerate(state.policy.queues)
+        if queue.order in TIMED_ORDERS and queue.state != "draining"
+    }
+    if not timed:
+        return
+    jobs, waiters = own_jobs(state, set(timed)), waited_for(state)
+    for number, queue in timed.items():
+        contested = {pool for pool, queues in waiters.items() if queues - {number}}
+        # Without others to wait for, the first deal left nothing to the second.
+        if jobs[number] and (contested or not leftovers) and not make_way(jobs[number]):
             deal = Deal(work, number, queue)
-            contested = contested_by_others(deal)
-            # Without others to wait for, the first deal left nothing to the second.
-            if (contested or not leftovers) and gather(deal, _begin(deal)):
+            if gather(deal, jobs[number], _begin(deal)):
                 deal.room = count_room(deal, set() if leftovers else contested)
                 _carry_out(deal, _choose(deal))
 
@@ -41,7 +52,7 @@ def deal_rounds(work: Work, leftovers: bool = False) -> None:
 def _begin(deal: Deal) -> bool:
     """Say whether a round is over, so that running jobs may give way; then the next begins."""
     state, name = deal.state, deal.queue.name
-    if state.now_us < state.rounds.get(name, 0) or not any(own_jobs(deal)):
+    if state.now_us < state.rounds.get(name, 0):
         return False
     ends_us = state.now_us + state.us(deal.queue.round.every_s)
     deal.work.change(RoundBegan(queue=name, ends_us=ends_us))
@@ -76,14 +87,13 @@ def _carry_out(deal: Deal, chosen: list[Way]) -> None:
     staying = {job.id for job, _, stays in chosen if stays} | deal.fixed
     loose = [state.attempts[job.attempt] for job in deal.players if job.attempt and job.id not in staying]
     starting = sorted((way for way in chosen if not way[2]), key=lambda way: (-way[1].nodes, way[0].number))
-    dealt = _find_nodes(state, [number for attempt in loose for number in attempt.all_nodes()], starting)
+    falling = [number for attempt in loose for number in attempt.all_nodes() if outlasts(deal, number)]
+    dealt = _find_nodes(state, [*falling, *deal.late], starting)
     taken = {number for _, _, parts in dealt for part in parts for number in part}
     moving = {job.id for job, _, _ in dealt if job.attempt}
-    for item in dealt:
-        if not item[0].attempt:
-            _give(deal, item)
+    given = [_give(deal, item) for item in dealt if not item[0].attempt]
     for attempt in loose:
-        if attempt.job in moving or taken.intersection(attempt.all_nodes()):
+        if attempt.job in moving or taken.intersection(attempt.all_nodes()) or not all(given):
             reason = "moved" if attempt.job in moving else "round"
             text = f"the round of queue {deal.queue.name} is over: {GIVES_WAY[reason]}"
             stop(work, state.jobs[attempt.job], reason, text, state.us(deal.queue.notice_s))
@@ -119,17 +129,18 @@ def _find_nodes(state: State, lent: list[int], ways: list[Way]) -> list[Dealt]:
     return dealt
 
 
-def _give(deal: Deal, dealt: Dealt) -> None:
-    """Start a job if its nodes are free and its quota has room already, else hold them for it."""
+def _give(deal: Deal, dealt: Dealt) -> bool:
+    """Start a job if its nodes are free, else hold them for it; False if the quota is full of those that give way."""
     job, rung, parts = dealt
     work, state = deal.work, deal.state
     numbers = tuple(number for part in parts for number in part)
     need = state.amounts_of(rung)
     within = state.quota.excess(deal.number, need, state.quota.depth(deal.number, need)) is None
-    if within and all(state.nodes.placeable[number] for number in numbers):
+    if not all(map(state.nodes.is_free, numbers)):
+        from_us = state.now_us + state.us(deal.queue.notice_s)
+        expires_us = from_us + state.us(state.policy.reclaim.pin_s)
+        work.change(Reserved(job=job.id, rung=rung, nodes=numbers, from_us=from_us, pinned=True, expires_us=expires_us))
+        work.at(expires_us, "pin", job.id)
+    elif within:
         start(work, job, rung, parts)
-        return
-    from_us = state.now_us + state.us(deal.queue.notice_s)
-    expires_us = from_us + state.us(state.policy.reclaim.pin_s)
-    work.change(Reserved(job=job.id, rung=rung, nodes=numbers, from_us=from_us, pinned=True, expires_us=expires_us))
-    work.at(expires_us, "pin", job.id)
+    return within

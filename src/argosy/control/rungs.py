@@ -42,11 +42,9 @@ class Rung:
 def rungs_of(
     claim: Claim, options: tuple[Option, ...], pools: list[Pool], pool_number: dict[str, int], now_us: int
 ) -> tuple[Rung, ...]:
-    """List every size of every option that is still valid and whose pools exist, best first."""
+    """List every size of every option whose pools exist, best first."""
     found = []
     for option in options:
-        if option.valid_until_us is not None and option.valid_until_us < now_us:
-            continue
         for index, size in enumerate(option.ladder):
             if size.parts and all(part.chip_class in pool_number and part.nodes > 0 for part in size.parts):
                 found.append(_rung(option.name, index, size, pools, pool_number))

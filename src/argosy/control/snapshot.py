@@ -3,6 +3,7 @@
 Works on bytes that the caller keeps; no file is known here.
 """
 
+import zlib
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from argosy.control.apply import rebuild
 from argosy.control.domains import own
 from argosy.control.state import AttemptState, JobState, QueueUse, Reservation, State
 
-VERSION = 1
+VERSION = 2
 COLUMNS = (
     "name",
     "pool",
@@ -22,6 +23,7 @@ COLUMNS = (
     "spine",
     "observed",
     "intent",
+    "empty_by_us",
     "trust",
     "holder",
     "leaving",
@@ -56,11 +58,34 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     use: dict[str, QueueUse]
     early: dict[str, list[int]]
     ended: list[str]
-    rounds: dict[str, int] = {}
+    rounds: dict[str, int]
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """What every version of a snapshot says of itself."""
+
+    version: int
+
+
+def seal(data: bytes) -> bytes:
+    """Make one line of some JSON, with its checksum before it."""
+    return b"%08x %b\n" % (zlib.crc32(data), data)
+
+
+def unseal(line: bytes) -> bytes:
+    """Give the JSON of a line; raises ValueError if it is not what was written."""
+    checksum, _, data = line.removesuffix(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(data):
+        raise ValueError("the checksum does not match, the line is cut short or was changed")
+    return data
 
 
 def snapshot(state: State) -> bytes:
-    """Write the state; equal states give equal bytes."""
+    """Write the state as one line; equal states give equal bytes."""
+    return seal(_encoded(state))
+
+
+def _encoded(state: State) -> bytes:
     return msgspec.json.encode(
         Snapshot(
             version=VERSION,
@@ -87,12 +112,7 @@ def snapshot(state: State) -> bytes:
 
 def restore(data: bytes) -> State:
     """Rebuild a state from its bytes."""
-    try:
-        kept = msgspec.json.decode(data, type=Snapshot)
-    except msgspec.MsgspecError as error:
-        raise BadInputError(f"not a snapshot of the core of version {VERSION}: {error}") from error
-    if kept.version != VERSION:
-        raise BadInputError(f"snapshot of version {kept.version}; this Argosy reads version {VERSION}")
+    kept = _decoded(data)
     state = State(kept.seed)
     state.seq, state.now_us, state.term, state.policy = kept.seq, kept.now_us, kept.term, kept.policy
     for pool in kept.pools:
@@ -105,6 +125,17 @@ def restore(data: bytes) -> State:
     state.early, state.ended, state.rounds = kept.early, kept.ended, kept.rounds
     rebuild(state)
     return state
+
+
+def _decoded(data: bytes) -> Snapshot:
+    try:
+        content = unseal(data)
+        version = msgspec.json.decode(content, type=Envelope).version
+        if version == VERSION:
+            return msgspec.json.decode(content, type=Snapshot)
+    except ValueError as error:
+        raise BadInputError(f"not a snapshot of the core of version {VERSION}: {error}") from error
+    raise BadInputError(f"snapshot of version {version}; this Argosy reads version {VERSION}; read it with its own")
 
 
 def _fill_nodes(state: State, columns: dict[str, list[Any]]) -> None:

@@ -56,7 +56,10 @@ class JobState:
 
 @dataclass(slots=True)
 class AttemptState:
-    """One try at running a job: its generation, the rung it runs at, its nodes by part, and what they count for."""
+    """One try at running a job: its generation, the rung it runs at, its nodes by part, and what they count for.
+
+    up: all ranks of this generation were at work.
+    """
 
     id: str
     job: str
@@ -67,6 +70,7 @@ class AttemptState:
     ends_us: int
     generation: int = 1
     regrouped_us: int = 0
+    up: bool = False
     amounts: Amounts = ()
 
     @property

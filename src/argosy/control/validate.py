@@ -96,8 +96,9 @@ def _gang(state: State, attempt: AttemptState, job_state: str) -> Iterator[str]:
         yield f"{attempt.id} has a node twice"
     if job_state != "stopping":
         for number in numbers:
-            gone = nodes.leaving[number] and not nodes.retired[number]
-            if nodes.holder[number] != attempt.id or gone:
+            if nodes.retired[number]:
+                continue
+            if nodes.holder[number] != attempt.id or nodes.leaving[number]:
                 yield f"{attempt.id} counts on {nodes.name[number]}, held by {nodes.holder[number] or 'nobody'}"
 
 

@@ -70,8 +70,8 @@ class Candidates:
         queue = state.queue_of(job)
         lower = self._lower(job, need, queue, pool)
         key = (queue, depth, pool, level)
-        if lower:
-            return _table(state, [*self._over(queue, depth, pool), *lower], pool, level)
+        if lower or job.avoid:
+            return _table(state, [*self._over(queue, depth, pool), *lower], pool, level, job.avoid)
         if key not in self._tables:
             self._tables[key] = _table(state, self._over(queue, depth, pool), pool, level)
         return self._tables[key]
@@ -138,12 +138,15 @@ class Candidates:
         return self._held[pool]
 
 
-def _table(state: State, victims: list[Victim], pool: int, level: int) -> Table:
-    """Sort what could be freed by domain."""
+def _table(state: State, victims: list[Victim], pool: int, level: int, avoid: tuple[int, ...] = ()) -> Table:
+    """Sort what could be freed by domain, without nodes that are of no use to the job."""
     rows: dict[Domain, list[tuple[Victim, int]]] = {}
+    ready, leaf = state.nodes.ready, state.nodes.leaf
     for victim in victims:
+        shunned = [leaf[n].above[level] for n in avoid if ready[n] and n in victim.nodes]
         for domain, count in victim.nodes_by(state, pool, level).items():
-            rows.setdefault(domain, []).append((victim, count))
+            if count > (useless := shunned.count(domain)):
+                rows.setdefault(domain, []).append((victim, count - useless))
     return {domain: (sum(count for _, count in found), found) for domain, found in rows.items()}
 
 

@@ -1,7 +1,8 @@
 """What a training program keeps in memory: bytes for each parameter, and for each number that a layer makes.
 
 `numerics("fp32")` and `numerics("bf16")` describe Argosy's own trainer, as measured on its decoder; MEGATRON describes
-the mixed precision of arXiv 2205.05198, MEGATRON_CORE that of its successor. Pure constants: how many numbers there are is in `model.memory`.
+the mixed precision of arXiv 2205.05198, MEGATRON_CORE that of its successor. Pure constants: how many numbers there are
+is in `model.memory`.
 """
 
 from dataclasses import dataclass, replace

@@ -87,7 +87,7 @@ def by_phases(
 def gather_inside(members: Sequence[tuple[int, int]], holders: int, unit_bytes: float, wire: Wire) -> Gather:
     """State the ring gather of a unit inside one site.
 
-    holders: ranks (or TP groups) that share it there, each with its part of unit_bytes; (n-1)/n of them pass n-1 delays.
+    holders: ranks (or TP groups) that share unit_bytes there. A ring carries (n-1)/n of them and pays n-1 delays.
     """
     payload_bytes = unit_bytes * (holders - 1) / holders
     return Gather(members=tuple(members), wire=wire.name, payload_bytes=payload_bytes, hops=holders - 1)
@@ -121,9 +121,7 @@ def gathered(plan: Plan) -> tuple[tuple[int, Gather], ...]:
 
 def whole_gather(exchange: Exchange) -> Gather:
     """Give the gather among all members of an exchange, over its wire."""
-    return Gather(
-        members=exchange.members, wire=exchange.wire, payload_bytes=exchange.gather_bytes, hops=exchange.hops
-    )
+    return Gather(members=exchange.members, wire=exchange.wire, payload_bytes=exchange.gather_bytes, hops=exchange.hops)
 
 
 def lane_of(plan: Plan, members: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:

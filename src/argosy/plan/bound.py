@@ -13,7 +13,6 @@ from argosy.plan.predict import Bound, predicted, time_draft
 from argosy.plan.search import Part, Search
 
 TIMED_ALONE = 1
-BOUND_ROUNDS = 2
 
 
 def plan_of(search: Search, job: Job, offer: Offer) -> Plan:
@@ -33,13 +32,11 @@ def bound(search: Search, job: Job, offer: Offer) -> Bound:
         alone = alone_tokens_per_second(search, parts[0], job.train.global_batch_size)
         best = max(alone or 0.0, offer.timed.tokens_per_second)
         return Bound(tokens_per_second=best, name=f"the best plan on {parts[0].chip_class.name} alone")
-    speeds = [power(search, part) for part in parts]
-    for _ in range(BOUND_ROUNDS):
-        found = []
-        for part, speed in zip(parts, speeds, strict=True):
-            share = batch_share(search, job.train.global_batch_size, speed / sum(speeds))
-            found.append(alone_tokens_per_second(search, part, share) or ideal_tokens_per_second(search, part))
-        speeds = found
+    paces = [search.pace(part) or ideal_tokens_per_second(search, part) for part in parts]
+    speeds = []
+    for part, pace in zip(parts, paces, strict=True):
+        share = batch_share(search, job.train.global_batch_size, pace / sum(paces))
+        speeds.append(alone_tokens_per_second(search, part, share) or ideal_tokens_per_second(search, part))
     texts = [
         f"{part.chip_class.name} {marked(rate_text(speed), part.chip_class.emulated)}"
         for part, speed in zip(parts, speeds, strict=True)
@@ -60,12 +57,8 @@ def alone_tokens_per_second(search: Search, part: Part, batch: int) -> float | N
     return max((time_draft(estimate.draft).tokens_per_second for estimate in estimates), default=None)
 
 
-def power(search: Search, part: Part) -> float:
-    """Give a part's peak in TFLOPS, to share a batch by at first."""
-    return part.chips * part.chip_class.chip.tflops[search.base.setting.precision]
-
-
 def ideal_tokens_per_second(search: Search, part: Part) -> float:
     """Give what a part would do without any bubble or exchange, for one that can't hold the model alone."""
     setting = search.base.setting
-    return power(search, part) * 1e12 * efficiency(part.chip_class) / setting.flops_per_token
+    peak = part.chips * part.chip_class.chip.tflops[setting.precision]
+    return peak * 1e12 * efficiency(part.chip_class) / setting.flops_per_token

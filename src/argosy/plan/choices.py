@@ -13,7 +13,7 @@ from argosy.contracts.plan import SCHEDULES, Plan
 from argosy.plan.drafts import Draft, refitted, sketch
 from argosy.plan.fit import choose_parts
 from argosy.plan.predict import time_draft
-from argosy.plan.search import Search
+from argosy.plan.search import Search, exchanged
 from argosy.plan.traits import Traits, is_sound, traits
 
 # So many drafts are looked at for one that is otherwise, and so many of those are timed.
@@ -71,7 +71,9 @@ def choices(asker: Asker, plan: Plan) -> tuple[Choice, ...]:
     here = traits(plan)
     drafts = asker.drafts(asker.used, LOOKED_AT)
     like = [draft for draft in drafts if traits(sketch(draft)) == here][:1]
-    changed = [replace(draft, zero_stage=stage) for draft in like for stage in ZERO_STAGES]
+    freedom = asker.search.freedom
+    sharded = [replace(draft, zero_stage=stage) for draft in like for stage in ZERO_STAGES]
+    changed = [other for draft in sharded for other in exchanged(draft, freedom)]
     changed += [replace(draft, schedule=name) for draft in like for name in SCHEDULES]
     sound = [draft for draft in changed if is_sound(sketch(draft))]
     fitting = [draft for draft in map(refitted, sound) if draft is not None]

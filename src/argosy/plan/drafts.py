@@ -7,6 +7,7 @@ Must not know which draft is better.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import Exchange, Plan, Replica, Wire
@@ -30,7 +31,7 @@ class Group:
     microbatches: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Draft:
     """Groups of replicas that together take the global batch.
 
@@ -75,7 +76,12 @@ class Draft:
                 used[name] += group.count * chips
         return used
 
-    @property
+    @cached_property
+    def sketched(self) -> Plan:
+        """The plan with one replica of each group."""
+        return make_plan(self, [1] * len(self.groups))
+
+    @cached_property
     def shards(self) -> tuple[int, ...]:
         """Over how many ranks each group shards what every EP and CP rank holds, with ZeRO.
 
@@ -165,7 +171,7 @@ def sketch(draft: Draft) -> Plan:
 
     Its global_batch_size is that of the replicas shown.
     """
-    return make_plan(draft, [1] * len(draft.groups))
+    return draft.sketched
 
 
 def whole(draft: Draft) -> Plan:
@@ -208,6 +214,7 @@ def bare_plan(draft: Draft) -> Plan:
         zero_stage=draft.zero_stage,
         tied_embeddings=draft.setting.shape.tied_embeddings,
         emulated=any(chip_class.emulated for chip_class in draft.classes.values()),
+        program=draft.setting.program.name,
     )
 
 
@@ -243,7 +250,7 @@ def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tup
             if like not in alike:
                 alike[like] = ring.exchange(unit, gradient_bytes(draft.setting, unit), draft.zero_stage)
             exchanges.append(replace(alike[like], unit=unit))
-    return tuple(exchanges), [ring.wire for ring in rings.values() if ring is not None]
+    return tuple(exchanges), [wire for ring in rings.values() if ring for wire in ring.wires]
 
 
 def ring_of(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int]) -> Ring | None:
@@ -251,9 +258,19 @@ def ring_of(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int
 
     spots: the stages that hold them, by group. owners: the group's index of each replica shown.
     """
-    held = [one for group, at in zip(draft.groups, spots, strict=True) for one in holders_of(group, at)]
-    members = tuple((r, s) for r, owner in enumerate(owners) for s in spots[owner])
-    return make_ring(held, members, draft.links, hierarchical=draft.hierarchical)
+    by_group = [holders_of(group, at) for group, at in zip(draft.groups, spots, strict=True)]
+    members = tuple(
+        ((r, s), one.site)
+        for r, owner in enumerate(owners)
+        for s, one in zip(spots[owner], by_group[owner], strict=True)
+    )
+    return make_ring(
+        [one for held in by_group for one in held],
+        members,
+        draft.links,
+        hierarchical=draft.hierarchical,
+        weight_bytes=draft.setting.numerics.weight_bytes,
+    )
 
 
 def holding_stages(draft: Draft, plan: Plan, group: Group) -> Mapping[int, list[int]]:

@@ -4,6 +4,7 @@ Must not know wires between places, nor replicas.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,17 +14,32 @@ from argosy.plan.layouts import Layout, Run
 from argosy.plan.partition import Cut as Cut
 from argosy.plan.partition import Floats, Integers, StageCosts, fullest, partition, used_gb
 from argosy.plan.setting import Setting
-from argosy.plan.tables import PlaceSums, end_gb, holding_of, layer_sums, place_sums, state_sums, unit_times
+from argosy.plan.tables import PlaceSums, end_gb, holding_of, place_sums, state_sums, unit_times, worked
+from argosy.plan.virtual import most_gb, recomputed
 
 
 def make_cut(setting: Setting, layout: Layout) -> Cut | None:
     """Cut the layers; None where no cut fits."""
     costs = stage_costs(setting, layout)
     cut = partition(costs)
-    if cut is None or layout.virtual_stages == 1:
-        return cut
-    sizes = zip(place_gb(setting, layout, cut), layout.places, strict=True)
-    return cut if all(size_gb <= (run.chip_class.chip.memory_gb or 0.0) for size_gb, run in sizes) else None
+    return cut if cut is None or layout.virtual_stages == 1 else refilled(setting, layout, cut)
+
+
+def refilled(setting: Setting, layout: Layout, cut: Cut) -> Cut | None:
+    """Recompute as few layers as fit at each place of several stages, now that it is known which they are."""
+    starts, ends, ways, counts = (np.array(row) for row in (cut.starts, cut.ends, cut.ways, cut.counts))
+    for place, run in enumerate(layout.places):
+        mine = np.arange(place, layout.stages, layout.depth)
+        way = ways[mine].max() or len(layout.recomputes) - 1
+        kept = sums_of(setting, layout, run).kept_gb
+        rows = np.stack([np.tile(kept[0], (len(mine), 1)), kept[np.where(ways[mine], ways[mine], way)]])
+        some = counts[mine]
+        spare_gb = (run.chip_class.chip.memory_gb or 0.0) - standing_gb(setting, layout, cut, place)
+        step = 1 if layout.partly else 0
+        if not recomputed(rows, starts[mine], ends[mine], some, layout.depth, layout.held[place], spare_gb, step):
+            return None
+        counts[mine], ways[mine] = some, np.where(some > 0, np.where(ways[mine], ways[mine], way), 0)
+    return replace(cut, ways=tuple(ways.tolist()), counts=tuple(counts.tolist()))
 
 
 def may_hold(setting: Setting, layout: Layout) -> bool:
@@ -106,8 +122,14 @@ def fixed_place_gb(setting: Setting, layout: Layout, place: int, run: Run) -> li
     if layout.virtual_stages > 1:
         # A head's backward follows its forward at once, whatever else is in flight.
         held = 1 if last else -(-held // layout.virtual_stages)
-    ways = [layout.way(run, recompute) for recompute in layout.recomputes]
-    return [end_gb(setting, run.chip_class, first, last, holding_of(way, held, layout.shares)) for way in ways]
+
+    def work() -> list[float]:
+        ways = [layout.way(run, recompute) for recompute in layout.recomputes]
+        return [end_gb(setting, run.chip_class, first, last, holding_of(way, held, layout.shares)) for way in ways]
+
+    how = (run.tp, layout.cp, layout.ep, layout.microbatch_size, layout.recomputes)
+    shards = (layout.zero_stage, layout.shards)
+    return worked(setting, ("fixed", run.chip_class.name, how, shards, first, last, held), work)
 
 
 def fixed_ms(setting: Setting, layout: Layout) -> Floats:
@@ -157,26 +179,30 @@ def between(sums: Floats, start: int, end: int) -> float:
 def place_gb(setting: Setting, layout: Layout, cut: Cut) -> tuple[float, ...]:
     """Give the memory of each place, all its stages together, 10^9 bytes.
 
-    What is in flight at a place with several stages counts as that of the fullest of them.
+    A place with several stages has some of each in flight.
     """
     if layout.virtual_stages == 1:
         costs = stage_costs(setting, layout)
         return tuple(used_gb(costs, cut, stage) for stage in range(layout.stages))
     sizes = []
     for place, run in enumerate(layout.places):
-        states = state_sums(setting, layout.way(run), layout.shares)
-        state_gb, kept_gb = 0.0, 0.0
+        kept = sums_of(setting, layout, run).kept_gb
+        flying = []
         for stage in range(place, layout.stages, layout.depth):
             start, end, middle = cut.starts[stage], cut.ends[stage], cut.starts[stage] + cut.counts[stage]
-            again = layout.way(run, layout.recomputes[cut.ways[stage]])
-            kept = between(layer_sums(setting, run.chip_class, again, layout.shares.weight).kept_gb, start, middle)
-            kept += between(
-                layer_sums(setting, run.chip_class, layout.way(run), layout.shares.weight).kept_gb, middle, end
-            )
-            state_gb, kept_gb = state_gb + between(states, start, end), max(kept_gb, kept)
-        fixed = max(fixed_place_gb(setting, layout, place, run))
-        sizes.append(fixed + state_gb + layout.held[place] * kept_gb)
+            flying.append(between(kept[cut.ways[stage]], start, middle) + between(kept[0], middle, end))
+        flying_gb = most_gb(np.array(flying), layout.depth, layout.held[place])
+        sizes.append(standing_gb(setting, layout, cut, place) + flying_gb)
     return tuple(sizes)
+
+
+def standing_gb(setting: Setting, layout: Layout, cut: Cut, place: int) -> float:
+    """Give what a place of several stages holds whatever is in flight, 10^9 bytes."""
+    run = layout.places[place]
+    states = state_sums(setting, layout.way(run), layout.shares)
+    stages = range(place, layout.stages, layout.depth)
+    state_gb = sum(between(states, cut.starts[stage], cut.ends[stage]) for stage in stages)
+    return max(fixed_place_gb(setting, layout, place, run)) + state_gb
 
 
 def needed_gb(setting: Setting, layout: Layout) -> float:

@@ -6,6 +6,7 @@ Pure constants; it must not know chips.
 
 from dataclasses import dataclass
 
+from argosy.contracts.plan import TRAINER_PROGRAM
 from argosy.model import numerics
 from argosy.model.numerics import Numerics
 
@@ -26,8 +27,16 @@ class Program:
     overlapped: bool = False
 
 
-TRAINER = Program(name="argosy")
+TRAINER = Program(name=TRAINER_PROGRAM)
 # Megatron-LM as of arXiv 2205.05198.
 MEGATRON_2022 = Program(name="megatron-2022", numerics=numerics.MEGATRON, sequence_parallel=True, fused_attention=False)
 # Megatron Core since, which torchtitan and FlagScale are near: what plans for other frameworks are timed as.
 MEGATRON_CORE = Program(name="megatron-core", numerics=numerics.MEGATRON_CORE, sequence_parallel=True)
+
+
+def program_for(precision: str, *, own: bool) -> Program:
+    """Say what program to plan for: Megatron Core stands for all frameworks, unless only the trainer will do.
+
+    own: only the trainer's plans are wanted, or times were measured with it. Nobody else trains in fp32.
+    """
+    return TRAINER if own or precision != "bf16" else MEGATRON_CORE

@@ -11,12 +11,13 @@ from argosy.model.shape import ModelShape
 from argosy.plan.drafts import Draft
 from argosy.plan.grid import Form as Form
 from argosy.plan.grid import Freedom
-from argosy.plan.measured import Measured as Measured
-from argosy.plan.program import MEGATRON_CORE, TRAINER, Program
+from argosy.plan.program import program_for
 from argosy.plan.search import MICROBATCH_SIZES, Search
+from argosy.plan.setting import Measured as Measured
 from argosy.plan.setting import Setting
 
-RECOMPUTES, TRAINER_RECOMPUTES = ("none", "selective", "full"), ("none", "full")
+# With fused attention there are no scores to recompute selectively; a profile may know otherwise.
+RECOMPUTES, FUSED_RECOMPUTES = ("none", "selective", "full"), ("none", "full")
 
 
 def make_search(
@@ -40,7 +41,7 @@ def make_search(
             shape,
             train.sequence_length,
             train.precision,
-            program=program_of(train.precision, measured, runnable=runnable, form=form),
+            program=program_for(train.precision, own=runnable or (measured is not None and form is None)),
             measured=measured,
         ),
         model=job.model,
@@ -50,22 +51,12 @@ def make_search(
         zero_stage=0,
         links=tuple(link for link in long_links if link.gbps > 0),
     )
+    recomputes = RECOMPUTES if measured and not runnable else FUSED_RECOMPUTES
     freedom = Freedom(
         sizes=(train.microbatch_size,) if train.microbatch_size else MICROBATCH_SIZES,
-        recomputes=(train.recompute,) if train.recompute else TRAINER_RECOMPUTES if runnable else RECOMPUTES,
+        recomputes=(train.recompute,) if train.recompute else recomputes,
         runnable=runnable,
         form=form,
         batch=train.global_batch_size,
     )
     return Search(base, freedom, train.global_batch_size)
-
-
-def program_of(
-    precision: str, measured: Measured | None, *, runnable: bool = False, form: Form | None = None
-) -> Program:
-    """Say what program a plan is for: Megatron Core stands for all frameworks, unless only the trainer will do.
-
-    Profiles are measured with the trainer, and only it trains in fp32.
-    """
-    own = runnable or precision != "bf16" or (measured is not None and form is None)
-    return TRAINER if own else MEGATRON_CORE

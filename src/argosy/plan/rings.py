@@ -6,11 +6,12 @@ ready.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from argosy.contracts.fleet import ChipClass, LongLink
-from argosy.contracts.plan import Exchange, Wire
+from argosy.contracts.plan import GRADIENT_BYTES, Exchange, Gather, Wire
 from argosy.network.wires import send_ms
 from argosy.plan.layouts import Layout, Run
 from argosy.plan.links import Holder, ring_bytes, ring_hops, ring_wire
@@ -35,52 +36,114 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """Those of a ring who are in one site: held, their ranks (or TP groups), and the wire between them."""
+
+    site: str
+    held: tuple[Held, ...]
+    count: int
+    wire: Wire
+
+    @property
+    def hops(self) -> int:
+        """Delays of one phase inside, be it a reduce-scatter or a gather."""
+        return self.count - 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ring:
     """Who exchanges some units with whom, and over which wire.
 
-    held: all holders; members: those that are shown, as (replica, stage). hierarchical: summed inside each site first,
-    then across sites, then spread inside them; else one ring goes through all. links: of the fleet.
+    held: all holders; members: those that are shown, as (replica, stage), with the site of each. hierarchical: summed
+    inside each site first, then across sites, then spread inside them; else one ring goes through all. links: of the
+    fleet. weight_bytes: of a parameter as it is gathered after a sharded update.
     """
 
     wire: Wire
     held: tuple[Held, ...]
-    members: tuple[tuple[int, int], ...]
+    members: tuple[tuple[tuple[int, int], str], ...]
     hierarchical: bool
     links: tuple[LongLink, ...]
+    weight_bytes: int = GRADIENT_BYTES
 
     @property
     def sites(self) -> list[str]:
         """The sites it goes through."""
         return sorted({one.site for one in self.held})
 
-    def exchange(self, unit: int, gradient_bytes: tuple[float, float], zero_stage: int) -> Exchange:
-        """Make a unit's exchange; with ZeRO half goes before the update and half after.
+    @property
+    def across(self) -> bool:
+        """Whether it goes by phases."""
+        return self.hierarchical and len(self.sites) > 1
 
-        gradient_bytes: of what every EP rank has, and of experts.
+    @cached_property
+    def inner(self) -> tuple[Inner, ...]:
+        """Who sums inside each site of several ranks."""
+        found = []
+        for site in self.sites:
+            held = tuple(one for one in self.held if one.site == site)
+            count = sum(one.count * one.copies for one in held)
+            if count > 1:
+                found.append(Inner(site=site, held=held, count=count, wire=ring_wire([h.holder for h in held], ())))
+        return tuple(found)
+
+    @property
+    def wires(self) -> tuple[Wire, ...]:
+        """All wires that exchanges and gathers go over."""
+        return (self.wire, *(inner.wire for inner in self.inner)) if self.across else (self.wire,)
+
+    def exchange(self, unit: int, gradient_bytes: tuple[float, float], zero_stage: int) -> Exchange:
+        """Make a unit's exchange; with ZeRO half goes before the update, and half after with parameters' bytes.
+
+        By phases only the sums cross, before the update, and each site gathers what it shards. gradient_bytes: of what
+        every EP rank has, and of experts.
         """
-        halves = 2 if zero_stage else 1
-        across = self.hierarchical and len(self.sites) > 1
-        count = len(self.sites) if across else sum(one.count * one.copies for one in self.held)
-        payload = passed_bytes(self.held, gradient_bytes, count if across else 0) / halves
+        members, wire = tuple(member for member, _ in self.members), self.wire.name
+        passed = passed_bytes(self.held, gradient_bytes, len(self.sites) if self.across else 0)
+        sharded, weight = zero_stage > 0, self.weight_bytes / GRADIENT_BYTES
+        if not self.across:
+            count, halves = sum(one.count * one.copies for one in self.held), 2 if sharded else 1
+            return Exchange(
+                unit=unit,
+                members=members,
+                wire=wire,
+                wire_bytes=passed / halves,
+                gather_bytes=passed / 2 * weight if sharded else 0.0,
+                hops=-(-ring_hops(count, len(self.sites)) // halves),
+            )
+        inside = [(inner, passed_bytes(inner.held, gradient_bytes) / 2) for inner in self.inner]
+        phase_ms = max((send_ms(i.wire, half) + i.hops * i.wire.one_way_ms for i, half in inside), default=0.0)
         return Exchange(
             unit=unit,
-            members=self.members,
-            wire=self.wire.name,
-            wire_bytes=payload,
-            gather_bytes=payload if zero_stage else 0.0,
-            hops=-(-ring_hops(count, len(self.sites)) // halves),
-            inside_ms=inside_ms(self.held, gradient_bytes, self.links) if across else 0.0,
+            members=members,
+            wire=wire,
+            wire_bytes=passed,
+            hops=ring_hops(len(self.sites), len(self.sites)),
+            inside_ms=phase_ms if sharded else 2 * phase_ms,
+            gathers=tuple(self.gather(inner, half * weight) for inner, half in inside) if sharded else (),
         )
+
+    def gather(self, inner: Inner, payload_bytes: float) -> Gather:
+        """Make the gather of one site."""
+        members = tuple(member for member, site in self.members if site == inner.site)
+        return Gather(members=members, wire=inner.wire.name, payload_bytes=payload_bytes, hops=inner.hops)
 
 
 def make_ring(
-    held: Sequence[Held], members: tuple[tuple[int, int], ...], links: tuple[LongLink, ...], *, hierarchical: bool
+    held: Sequence[Held],
+    members: tuple[tuple[tuple[int, int], str], ...],
+    links: tuple[LongLink, ...],
+    *,
+    hierarchical: bool,
+    weight_bytes: int = GRADIENT_BYTES,
 ) -> Ring | None:
     """Make the ring of all who hold some units, or None for a single rank (or TP group)."""
     if sum(one.count * one.copies for one in held) < 2:
         return None
     wire = ring_wire([one.holder for one in held], links)
-    return Ring(wire=wire, held=tuple(held), members=members, hierarchical=hierarchical, links=links)
+    return Ring(
+        wire=wire, held=tuple(held), members=members, hierarchical=hierarchical, links=links, weight_bytes=weight_bytes
+    )
 
 
 def passed_bytes(held: Sequence[Held], gradient_bytes: tuple[float, float], sites: int = 0) -> float:
@@ -94,18 +157,6 @@ def passed_bytes(held: Sequence[Held], gradient_bytes: tuple[float, float], site
     own = sites or sum(one.count * one.copies // one.ep for one in held)
     spread = 1.0 if sites else min(max(1.0, e.holder.tp * e.ep / e.holder.chip_class.chips_per_node) for e in held)
     return ring_bytes(everywhere, dense) + ring_bytes(own, experts) / spread
-
-
-def inside_ms(held: Sequence[Held], gradient_bytes: tuple[float, float], links: Sequence[LongLink]) -> float:
-    """Time the phases inside sites of an exchange across them, in the slowest site: scatter before, gather after."""
-    times = []
-    for site in {one.site for one in held}:
-        some = [one for one in held if one.site == site]
-        count = sum(one.count * one.copies for one in some)
-        if count > 1:
-            wire = ring_wire([one.holder for one in some], links)
-            times.append(send_ms(wire, passed_bytes(some, gradient_bytes)) + ring_hops(count, 1) * wire.one_way_ms)
-    return max(times, default=0.0)
 
 
 def holder_of(chip_class: ChipClass, tp: int, width: int, class_stages: int) -> Holder:
@@ -129,9 +180,10 @@ def exposed_ms(setting: Setting, template: Template, links: Sequence[LongLink]) 
     starts, ends = np.array(template.cut.starts), np.array(template.cut.ends)
     sizes = [sums[ends] - sums[starts] for sums in gradient_sums(setting)]
     ring_ms = per_stage[:, 0] * sizes[0] + per_stage[:, 1] * sizes[1]
-    gathered_ms = ring_ms / 2 if layout.zero_stage else 0.0 * ring_ms
+    half = ring_ms / 2 if layout.zero_stage else 0.0 * ring_ms
     drained = np.cumsum(template.backward_ms)
-    return float((gathered_ms + np.maximum(0.0, ring_ms - gathered_ms - drained)).max())
+    gathered_ms = half * setting.numerics.weight_bytes / GRADIENT_BYTES
+    return float((gathered_ms + np.maximum(0.0, ring_ms - half - drained)).max())
 
 
 def ring_factors(layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[float, float]:

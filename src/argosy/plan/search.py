@@ -25,13 +25,15 @@ TIMES_AROUND = (1.0, 0.8, 1.25)
 # Families whose best estimate is worse than the best by more than this are left out.
 WORSE_MAX = 1.25
 MIXED_FAMILIES = 2
+# What may be sharded where gradients cross sites, as a ZeRO stage.
+ZERO_ACROSS_MAX = 1
 BISECTIONS, CLOSE = 60, 1e-6
 
 ZERO = (0, 1)
 TRAINER_FAMILIES = tuple(Family(schedule=s, zero_stage=z) for s in ("1f1b", "gpipe") for z in ZERO)
 OTHER_FAMILIES = (
     *(Family(schedule="zero-bubble", zero_stage=z) for z in ZERO),
-    *(Family(schedule="interleaved", virtual_stages=v, zero_stage=z) for v in (2, 4) for z in ZERO),
+    *(Family(schedule="interleaved", virtual_stages=v, zero_stage=z) for v in (2, 4, 8) for z in ZERO),
     *(Family(zero_stage=z) for z in (2, 3)),
 )
 
@@ -107,9 +109,7 @@ class Search:
         for schedule in ("", "gpipe") if crossing and candidate.family.schedule == "1f1b" else ("",):
             draft = make_draft(base, candidate.choice, batch, schedule)
             if draft is not None and has_form(draft, self.freedom):
-                yield draft
-                if len(draft.sites) > 1 and not self.freedom.form:
-                    yield replace(draft, hierarchical=True)
+                yield from exchanged(draft, self.freedom)
 
     def candidates(self, parts: Sequence[Part], batch: int) -> list[Candidate]:
         """List candidates that use these parts: the best choice of each block for a time, and the best mix of all."""
@@ -119,8 +119,6 @@ class Search:
             return []
         found: list[Candidate] = []
         for family in self.families:
-            if family.zero_stage and len(sites) > 1:
-                continue
             for blocks in partitions(parts, joined=self.joined):
                 if self.freedom.form and len(blocks) > 1:
                     continue
@@ -148,6 +146,11 @@ class Search:
             if picked:
                 yield Candidate(choice=tuple(picked), family=family, least_ms=least_ms)
 
+    def pace(self, part: Part) -> float:
+        """Give the tokens a second of a class's quickest replicas alone, in a step without end; 0 where none fits."""
+        rates = [choice.rate for family in self.families for choice in self.front((part,), family)]
+        return max(rates, default=0.0) * self.base.setting.sequence_length * 1e3
+
     def front(self, block: tuple[Part, ...], family: Family) -> tuple[Choice, ...]:
         """Give the choices of a block."""
         return front(
@@ -172,6 +175,25 @@ def has_form(draft: Draft, freedom: Freedom) -> bool:
         return True
     vendors = {chip_class.chip.vendor for chip_class in draft.classes.values()}
     return len(draft.groups) == 1 and draft.schedule in form.schedules and (form.vendors or len(vendors) == 1)
+
+
+def exchanged(draft: Draft, freedom: Freedom) -> Iterator[Draft]:
+    """Give a draft its ways to exchange gradients: one ring through all, or by phases where it crosses sites.
+
+    What is sharded goes by phases, so that it is gathered inside sites only; only the optimizer's state can.
+    """
+    crossing = crosses(draft)
+    if not (crossing and draft.zero_stage):
+        yield draft
+    if crossing and draft.zero_stage <= ZERO_ACROSS_MAX and not freedom.form:
+        yield replace(draft, hierarchical=True)
+
+
+def crosses(draft: Draft) -> bool:
+    """Tell whether gradients cross sites: unless all replicas hold each layer in one."""
+    homes = {(g.template.layout.shape, g.template.cut.ends) for g in draft.groups}
+    alone = len(homes) == 1 and not draft.setting.shape.tied_embeddings
+    return len(draft.sites) > 1 and not alone
 
 
 def combined(fronts: Sequence[Sequence[Choice]], family: Family, batch: int) -> list[Candidate]:
@@ -205,12 +227,12 @@ def least_time_ms(fronts: Sequence[Sequence[Choice]], batch: int) -> float:
 
 
 def partitions(parts: Sequence[Part], *, joined: bool = True) -> Iterator[list[tuple[Part, ...]]]:
-    """List the ways to put classes into blocks that share pipelines; with many classes each stays by itself.
+    """List the ways to put classes into blocks that share pipelines; of many classes only those of one site do.
 
-    joined: whether any may share one. A pipeline goes through at most BLOCK_MAX classes.
+    joined: whether any in several sites may share one. A pipeline goes through at most BLOCK_MAX classes.
     """
     if not joined or len(parts) > PARTITIONED_MAX:
-        yield [(part,) for part in parts]
+        yield from partitions_by_site(parts)
         return
     if not parts:
         yield []
@@ -221,6 +243,20 @@ def partitions(parts: Sequence[Part], *, joined: bool = True) -> Iterator[list[t
         for index, block in enumerate(blocks):
             if len(block) < BLOCK_MAX:
                 yield [*blocks[:index], (head, *block), *blocks[index + 1 :]]
+
+
+def partitions_by_site(parts: Sequence[Part]) -> Iterator[list[tuple[Part, ...]]]:
+    """List a few ways: each class by itself, those of one site together, and those of every site."""
+    alone: list[tuple[Part, ...]] = [(part,) for part in parts]
+    yield alone
+    sites: dict[str, tuple[Part, ...]] = {}
+    for part in parts:
+        sites[part.chip_class.site] = (*sites.get(part.chip_class.site, ()), part)
+    several = [block for block in sites.values() if 1 < len(block) <= BLOCK_MAX]
+    for block in several:
+        yield [block, *(one for one in alone if one[0] not in block)]
+    if len(several) > 1:
+        yield [*several, *(one for one in alone if not any(one[0] in block for block in several))]
 
 
 def blocks_of(parts: Sequence[Part], *, joined: bool) -> list[tuple[Part, ...]]:

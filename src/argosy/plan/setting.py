@@ -13,7 +13,8 @@ from argosy.model.memory import Split
 from argosy.model.numerics import Numerics, numerics
 from argosy.model.shape import ModelShape
 from argosy.plan.curves import CURVES, Curve
-from argosy.plan.measured import Layout, Measured
+from argosy.plan.measured import Layout
+from argosy.plan.measured import Measured as Measured
 from argosy.plan.program import TRAINER, Program
 
 

@@ -1,16 +1,16 @@
 """Which rectangle of which parameter each rank exchanges, updates and saves.
 
 A parameter is cut twice: by TP into slices, then by rows among the ranks that hold the same slice, where the
-optimizer's state is sharded (ZeRO-1). Every rank can name every rectangle from the plan alone. Pure arithmetic on
-sizes: no tensor, no group.
+optimizer's state is sharded (ZeRO-1); where gradients cross sites by phases, among those of each site. Every rank can
+name every rectangle from the plan alone. Pure arithmetic on sizes: no tensor, no group.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from argosy.comm.groups import Seat, slice_holders, tp_slices
-from argosy.comm.sites import Ranks
+from argosy.comm.groups import Seat, phased_units, slice_holders, tp_slices
+from argosy.comm.sites import Lane, Ranks, by_site, lanes_of, part_of, sites_of
 from argosy.contracts.plan import GRADIENT_BYTES, Plan
 from argosy.train.decoder import unit_of
 from argosy.train.tensor_parallel import split_dim
@@ -36,21 +36,21 @@ class Block:
 class Bucket:
     """What the holders of one TP slice of some neighbouring units exchange together.
 
-    units: in the order in which backward completes them. members: ascending ranks. segments: the blocks each member
-    owns, one segment a member where the optimizer is sharded, else one segment that all own. owned: index of this
-    rank's segment. counted: whether this rank's blocks count in the gradient norm.
+    units: in the order in which backward completes them. members: ascending ranks. segments: the blocks of each part
+    that has owners of its own, where the optimizer is sharded, else one segment that all own. owned: indices of this
+    rank's segments, neighbours. counted: whether this rank's blocks count in the gradient norm.
     """
 
     units: tuple[int, ...]
     members: Ranks
     segments: tuple[tuple[Block, ...], ...]
-    owned: int
+    owned: tuple[int, ...]
     counted: bool
 
     @property
     def own(self) -> tuple[Block, ...]:
         """The blocks that this rank updates."""
-        return self.segments[self.owned]
+        return tuple(block for index in self.owned for block in self.segments[index])
 
 
 def local_block(plan: Plan, seat: Seat, name: str, sizes: Sizes) -> Block:
@@ -120,16 +120,26 @@ def _bucket(plan: Plan, seat: Seat, units: tuple[int, ...], tp_slice: int, param
         # What TP leaves whole travels with slice 0 only; the TP group shares it after the update.
         if unit_of(name, plan.num_layers) in units and (split_dim(name) is not None or tp_slice == 0)
     ]
-    owners = len(members) if plan.zero_stage == 1 else 1
-    segments = tuple(tuple(_rows(block, k, owners) for block in whole) for k in range(owners))
-    position = members.index(seat.rank)
+    if plan.zero_stage != 1 or len(members) == 1:
+        return Bucket(
+            units=units, members=members, segments=(tuple(whole),), owned=(0,), counted=seat.rank == members[0]
+        )
+    lanes = _lanes(plan, units, members)
+    segments = tuple(tuple(_rows(block, lane) for block in whole) for lane in lanes)
     return Bucket(
         units=units,
         members=members,
         segments=tuple(tuple(block for block in segment if block.numel) for segment in segments),
-        owned=position if owners > 1 else 0,
-        counted=owners > 1 or position == 0,
+        owned=tuple(index for index, lane in enumerate(lanes) if seat.rank in lane.owners),
+        # By phases each site has an owner for everything; the first site's count.
+        counted=any(seat.rank == lane.owners[0] for lane in lanes),
     )
+
+
+def _lanes(plan: Plan, units: tuple[int, ...], members: Ranks) -> tuple[Lane, ...]:
+    """Cut what the members of a bucket share among all of them, or by phases among those of each site."""
+    phased = not phased_units(plan).isdisjoint(units)
+    return lanes_of(by_site(sites_of(plan), members) if phased else (members,))
 
 
 def _cut(name: str, sizes: Sizes, index: int, parts: int) -> Block:
@@ -144,9 +154,8 @@ def _cut(name: str, sizes: Sizes, index: int, parts: int) -> Block:
     )
 
 
-def _rows(block: Block, owner: int, owners: int) -> Block:
-    rows = block.sizes[0]
-    first, end = rows * owner // owners, rows * (owner + 1) // owners
+def _rows(block: Block, lane: Lane) -> Block:
+    first, end = part_of(block.sizes[0], lane)
     return Block(
         name=block.name,
         offsets=(block.offsets[0] + first, *block.offsets[1:]),

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from argosy.comm.buckets import FlatBucket
+from argosy.comm.buckets import FlatBucket, SiteBucket
 from argosy.comm.groups import Groups, Seat, phased_units
 from argosy.contracts.plan import Plan
 from argosy.train.blocks import Block, Bucket, buckets_of
@@ -71,13 +71,13 @@ class GradientExchange:
         """Hand the updated blocks to those who hold the same parameters: sharded buckets, then what TP leaves whole."""
         sharded = [(b, f) for b, f in zip(self.buckets, self.flats, strict=True) if f.sharded]
         for bucket, flat in sharded:
-            own = torch.zeros_like(flat.gathered_segment(bucket.owned))
+            own = torch.zeros_like(flat.reduced, dtype=torch.float32)
             self._pack(bucket.own, own, self._parameter)
             flat.start_gather(own)
         for bucket, flat in sharded:
             flat.wait_gathered()
             for index, segment in enumerate(bucket.segments):
-                if index != bucket.owned:
+                if index not in bucket.owned:
                     self._unpack(segment, flat.gathered_segment(index))
         self._share_whole()
 
@@ -149,8 +149,9 @@ class GradientExchange:
 
 def _flat(
     bucket: Bucket, groups: Groups, phased: frozenset[int], dtype: torch.dtype, device: torch.device
-) -> FlatBucket:
-    lengths = tuple(max(1, sum(block.numel for block in segment)) for segment in bucket.segments)
-    whole = groups.exchange.get(bucket.members)
-    group = groups.phased.get(bucket.members, whole) if phased else whole
-    return FlatBucket(lengths, bucket.owned, group, dtype=dtype, device=device)
+) -> FlatBucket | SiteBucket:
+    lengths = tuple(sum(block.numel for block in segment) for segment in bucket.segments)
+    if phased and bucket.members in groups.phased:
+        return SiteBucket(lengths, bucket.owned, groups.phased[bucket.members], dtype=dtype, device=device)
+    group, padded = groups.exchange.get(bucket.members), tuple(max(1, length) for length in lengths)
+    return FlatBucket(padded, bucket.owned[0], group, dtype=dtype, device=device)

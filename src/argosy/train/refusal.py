@@ -5,7 +5,7 @@ Checks only what running needs; whether a plan is good is the planner's business
 
 from argosy.comm.groups import tp_slices
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import TRAINER_SCHEDULES, Plan, Replica
+from argosy.contracts.plan import TRAINER_PROGRAM, TRAINER_SCHEDULES, Plan, Replica
 from argosy.model.shape import ModelShape, trainer_refusal
 from argosy.train.tensor_parallel import check_divides
 
@@ -52,10 +52,6 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
         (f"ZeRO stage {plan.zero_stage} (it runs 0 and 1)", plan.zero_stage not in (0, 1)),
         (f"precision {plan.precision!r} (it runs fp32 and bf16)", plan.precision not in ("fp32", "bf16")),
         (f"gradients exchanged in {plan.reduce_dtype!r} (fp32 and bf16)", plan.reduce_dtype not in ("fp32", "bf16")),
-        (
-            "exchanges by phases across sites with a sharded optimizer (ZeRO 1)",
-            plan.zero_stage == 1 and any(exchange.phased for exchange in plan.exchanges),
-        ),
         ("context parallelism", any(stage.cp != 1 for stage in stages)),
         ("expert parallelism", any(stage.ep != 1 for stage in stages)),
         ("selective recompute (it runs none and full)", any(s.recompute not in ("none", "full") for s in stages)),
@@ -89,6 +85,10 @@ def _refusals(plan: Plan) -> list[tuple[str, bool]]:
             plan.schedule == "zero-bubble" and any(_leaves_a_rest(r) for r in plan.replicas),
         ),
         ("virtual stages of one place on different ranks", any(_scattered(plan, r) for r in plan.replicas)),
+        (
+            f"its times and memory are those of {plan.program}; `argosy plan --runnable` lists the trainer's own",
+            plan.program != TRAINER_PROGRAM,
+        ),
     ]
 
 
