@@ -199,13 +199,13 @@ def wall_summary(runs: Sequence[Run]) -> dict[str, object]:
         "runs_on_a_busy_machine": len(runs) - len(quiet),
         "cores": os.cpu_count(),
         "load_average": os.getloadavg(),
-        "note": "on a busy machine a wall clock can't be told from a wrong prediction; virtual times don't depend on it",
+        "note": "on a busy machine a late wall clock can't be told from a wrong prediction; virtual time can",
     }
 
 
 def wall_text(run: Run) -> str:
     """Say how far the wall clock was off, and whether others kept the machine busy."""
-    busy = "" if run.quiet else f" (others took {run.busy_before:.0%} of the cores just before: says nothing)"
+    busy = "" if run.quiet else f" (others took {run.busy_before:.0%} of the cores just before)"
     return f"wall {run.wall_ms / run.predicted_ms - 1:+.2%}{busy}"
 
 

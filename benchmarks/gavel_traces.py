@@ -48,6 +48,8 @@ def read_trace(path: Path) -> list[Row]:
     """Read a trace, in order of arrival."""
     rows = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not line.strip():
+            continue
         cells = line.split("\t")
         if len(cells) != COLUMNS:
             raise BadInputError(f"{path.name}:{number}: {len(cells)} columns separated by tabs; Gavel's traces have 10")
@@ -56,9 +58,12 @@ def read_trace(path: Path) -> list[Row]:
         except ValueError as error:
             raise BadInputError(f"{path.name}:{number}: {error}; columns 6, 7, 8 and 10 are numbers") from error
         steps, chips, priority, arrival_s = numbers
-        if steps <= 0 or chips < 1 or chips != int(chips) or arrival_s < 0:
+        finite = all(map(math.isfinite, numbers))
+        if not finite or steps <= 0 or chips < 1 or chips != int(chips) or arrival_s < 0:
             raise BadInputError(f"{path.name}:{number}: steps > 0, whole chips >= 1 and an arrival >= 0 are needed")
         rows.append(Row(job_type=cells[0], steps=steps, chips=int(chips), priority=priority, arrival_s=arrival_s))
+    if not rows:
+        raise BadInputError(f"{path.name} has no job")
     return sorted(rows, key=lambda row: row.arrival_s)
 
 

@@ -158,8 +158,9 @@ def drawn_exchanges(dice: random.Random, plan: Plan) -> list[Exchange]:
             inside = [
                 gather_inside(some, len(some), unit_bytes, find_wire(plan.wires, site))
                 for site, some in of_site.items()
+                if len(some) > 1
             ]
-            flat = by_phases(flat, unit_bytes, inside, plan.wires, plan.zero_stage)
+            flat = by_phases(flat, unit_bytes, inside, plan.wires, sites=2, gathered=1.0 if plan.zero_stage else 0.0)
         exchanges.append(flat)
     return exchanges
 

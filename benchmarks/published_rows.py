@@ -5,12 +5,14 @@ program must have decided is filled in by the rules in `_split`; it knows nothin
 """
 
 import csv
+import json
 import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from argosy.contracts.errors import ArgosyError, BadInputError
+from argosy.fleet.catalogue import load_catalogue
 from argosy.model.config import read_config
 from argosy.model.flops import train_flops_per_token
 from argosy.model.named import config_text, named_configs
@@ -26,13 +28,23 @@ SETS = {
     "megascale_megatron": ("(Megatron-LM) (stored", "Fig 9 (Megatron-LM)"),
     "megascale": ("(MegaScale) (stored", "Fig 9 (MegaScale)"),
 }
-# Sets that no curve is fitted on and no constant was chosen by.
-HELD_OUT = {"flagperf": ("FlagOpen/FlagPerf",)}
+# Sets that no curve is fitted on and no constant was chosen by; rows of sources named nowhere are the last's.
+HELD_OUT = {
+    "flagperf": ("FlagOpen/FlagPerf",),
+    "torchtitan": ("pytorch/torchtitan",),
+    "llm_foundry": ("mosaicml/llm-foundry",),
+    "megatron_bridge": ("NVIDIA-NeMo/Megatron-Bridge",),
+    "megatron_strong": ("Megatron-LM README strong scaling",),
+    "mindspeed": ("Ascend/MindSpeed-LLM",),
+    "sailor_rows": ("eth-easl/sailor",),
+    "other": ("",),
+}
 # Whose text says that pipelines are interleaved, while their tables don't say how deep: arXiv 2104.04473, section 5.1;
 # arXiv 2407.21783, section 3.3.2; Megatron Core's README, of the same program as the first.
 INTERLEAVED = ("megatron_sc21", "llama3", "megatron_h100")
 # Table 5 of arXiv 2205.05198 as calculon-ai/calculon @caa4b11 calculon/llm/validation.py repeats it: the halves of the
-# eight runs that published.csv lacks, seconds of a step. (model, recompute) -> seconds.
+# eight runs that published.csv lacks, seconds of a step. (model, recompute) -> seconds. Their splits are read from
+# Calculon's execution files.
 VALIDATED_S = {
     ("megatron-22B", "selective"): 1.10,
     ("gpt3-175B", "full"): 18.13,
@@ -42,27 +54,41 @@ VALIDATED_S = {
 SPLIT_COLUMNS = frozenset(("tp", "pp", "dp", "cp", "ep", "interleave", "micro_batch", "global_batch", "n_chips", "seq"))
 SHAPE_COLUMNS = frozenset(("layers", "hidden", "heads", "kv_heads", "ffn", "vocab"))
 TOLD_COLUMNS = frozenset(("source", "model", "chip", "tokens_per_s", "step_time_s", "tflops_per_chip", "mfu", "note"))
-# The chips of the sets by what their names hold, longest first: in the catalogue, and as fits are told apart.
+# Chips by what their names hold, what is part of another's name after it: in the catalogue, and as fits are told apart.
 CHIPS = {
+    "A100_40GB": ("a100-sxm-40gb", "A100"),
     "A100": ("a100-sxm-80gb", "A100"),
     "A800": ("a800-sxm-80gb", "A100"),
     "H100": ("h100-sxm", "H100"),
     "H800": ("h800-sxm", "H100"),
+    "GH200": ("gh200", ""),
+    "H200": ("h200-sxm", ""),
+    "GB200": ("gb200", ""),
+    "GB300": ("gb300", ""),
+    "B200": ("b200", ""),
+    "B300": ("b300", ""),
+    "C500": ("metax-c500", ""),
+    "BI-V150": ("iluvatar-bi-v150", ""),
 }
-FAMILIES = tuple(dict.fromkeys(family for _, family in CHIPS.values()))
-PEAK_TFLOPS = {"A100": 312.0, "H100": 989.4}
-PRECISIONS = ("", "bf16", "fp16", "amp")
+FAMILIES = ("A100", "H100")
+CATALOGUE = load_catalogue().chips
+PRECISIONS = ("bf16", "fp16", "amp")
 # Programs of 2021 cut no norms along the sequence; those of 2023 on fuse attention and hide part of their exchanges.
 MEGATRON_2021 = replace(MEGATRON_2022, name="megatron-2021", sequence_parallel=False)
 OVERLAPPED = replace(MEGATRON_CORE, name="overlapped", overlapped=True)
 MEMORY_NOTE = re.compile(r"mem (\d+(?:\.\d+)?) ?(?:of|/)")
+# How notes say that layers are computed again, and that weights or gradients are sharded (FSDP).
+FULL_NOTE = re.compile(r"act ckpt true|\bac full|full ac\b|full activation recompute")
+SELECTIVE_NOTE = re.compile(r"recompute-activations|\bac selective|selective recompute")
+ZERO_3_NOTE = re.compile(r"full_shard|fsdp2|fsdp=[1-9]")
+ZERO_2_NOTE = re.compile(r"shard_grad_op")
 NOT_STATED = ("n/a", "na", "-", "/", "none", "?")
 GATED = ("llama", "mistral", "mixtral", "qwen", "deepseek")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One published run. chip: in the catalogue; family: of chips that are fitted together.
+    """One published run. chip: in the catalogue; family: of chips that are fitted together, empty for none.
 
     measured_bytes: peak memory of a chip, where a note has it. dp: replicas x ep. chunks: virtual stages. batch:
     sequences of a step.
@@ -85,6 +111,7 @@ class Run:
     microbatch: int
     recompute: str
     program: Program
+    zero_stage: int
     measured_s: float
     measured_bytes: float | None = None
 
@@ -95,7 +122,7 @@ class Run:
 
     @property
     def modern(self) -> bool:
-        """Whether gradients are summed beside the backward, and the optimizer is sharded."""
+        """Whether gradients are summed beside the backward."""
         return self.program.fused_attention
 
 
@@ -103,8 +130,18 @@ class UnfitError(Exception):
     """A row that can't be predicted, and why."""
 
 
-def read_runs(path: Path) -> tuple[list[Run], list[str]]:
-    """Read the runs of the known sets; and say which rows were left out, and why."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A row that was left out: line of the file, and the reason."""
+
+    group: str
+    line: int
+    model: str
+    reason: str
+
+
+def read_runs(path: Path) -> tuple[list[Run], list[Skipped]]:
+    """Read all rows of a table: those that can be predicted, and which were left out, and why."""
     runs, skipped = [], []
     with path.open(newline="") as file:
         table = csv.DictReader(file)
@@ -113,28 +150,46 @@ def read_runs(path: Path) -> tuple[list[Run], list[str]]:
             raise BadInputError(f"{path}: columns {', '.join(missing)} are missing; expected those of published.csv")
         for line, cells in enumerate(table, start=2):
             row = {key: _stated(value) for key, value in cells.items() if key}
-            sets = (SETS | HELD_OUT).items()
-            group = next((name for name, parts in sets if any(part in row["source"] for part in parts)), "")
-            if not group:
-                continue
+            group = _group(row["source"])
             try:
                 runs.append(_run(row, group))
             except UnfitError as reason:
-                skipped.append(f"{path.name}:{line} {row['model']}: {reason}")
-    return runs + _other_halves(runs), skipped
+                skipped.append(Skipped(group=group, line=line, model=row["model"], reason=str(reason)))
+    return runs, skipped
 
 
-def _other_halves(runs: list[Run]) -> list[Run]:
-    """Make the validated runs that the table lacks: the same splits with the other way of recompute."""
-    validated = [run for run in runs if run.group == "megatron_validated"]
-    told = {(run.name, run.recompute) for run in validated}
+def _group(source: str) -> str:
+    return next(name for name, parts in (SETS | HELD_OUT).items() if any(part in source for part in parts))
+
+
+def other_halves(runs: list[Run], calculon: Path) -> list[Run]:
+    """Make the validated runs that the reference table lacks, split as Calculon's execution files say.
+
+    calculon: the folder of the reference data; what it has no file for is left out.
+    """
+    told = {(run.name, run.recompute): run for run in runs if run.group == "megatron_validated"}
     found = []
-    for run in validated:
-        other = "full" if run.recompute == "selective" else "selective"
-        if (run.name, other) in VALIDATED_S and (run.name, other) not in told:
-            program = MEGATRON_2021 if other == "full" else MEGATRON_2022
-            measured_s = VALIDATED_S[run.name, other]
-            found.append(replace(run, recompute=other, program=program, measured_s=measured_s))
+    for (name, recompute), measured_s in VALIDATED_S.items():
+        path = calculon / "seqsel" / f"{name}_{'full' if recompute == 'full' else 'seqsel'}.json"
+        like = next((run for (model, _), run in told.items() if model == name), None)
+        if (name, recompute) in told or like is None or not path.is_file():
+            continue
+        split = json.loads(path.read_text())
+        found.append(
+            replace(
+                like,
+                recompute=recompute,
+                program=MEGATRON_2021 if recompute == "full" else MEGATRON_2022,
+                measured_s=measured_s,
+                batch=split["batch_size"],
+                chips=split["num_procs"],
+                tp=split["tensor_par"],
+                pp=split["pipeline_par"],
+                dp=split["data_par"],
+                chunks=split["pipeline_interleaving"],
+                microbatch=split["microbatch_size"],
+            )
+        )
     return found
 
 
@@ -164,22 +219,21 @@ def _whole(row: dict[str, str], key: str, default: int = 0) -> int:
 
 
 def _run(row: dict[str, str], group: str) -> Run:
-    family = next((name for name in CHIPS if name in row["chip"]), "")
-    if not family:
-        raise UnfitError(f"no chip of the sets is named {row['chip'] or 'nothing'}")
-    if row.get("precision", "").lower() not in PRECISIONS:
-        raise UnfitError(f"trained in {row['precision']}, not in 16 bits")
+    if group == "sailor_rows":
+        raise UnfitError("no layer shapes of its model as it was run; scored from its own files as sailor_clean")
+    chip = _chip(row["chip"])
+    _check_precision(row.get("precision", ""), group)
     needed = ["seq", "global_batch", "n_chips", "tp", "pp"]
     missing = [name for name in needed if not row[name]]
     if missing:
         raise UnfitError(f"{', '.join(missing)} not stated")
     note = row["note"].lower()
-    recompute, program = _program(group, family, note)
+    recompute, program = _program(group, chip[1], note)
     run = Run(
         name=row["model"],
         group=group,
-        chip=CHIPS[family][0],
-        family=CHIPS[family][1],
+        chip=chip[0],
+        family=chip[1],
         shape=_shape(row),
         sequence=_whole(row, "seq"),
         batch=_whole(row, "global_batch"),
@@ -193,6 +247,7 @@ def _run(row: dict[str, str], group: str) -> Run:
         microbatch=_whole(row, "micro_batch", 1),
         recompute=recompute,
         program=program,
+        zero_stage=_zero_stage(group, program, note),
         measured_s=1.0,
     )
     run = _split(run, row)
@@ -200,17 +255,44 @@ def _run(row: dict[str, str], group: str) -> Run:
     return replace(run, measured_s=_measured_s(row, run), measured_bytes=float(told[1]) * 2**30 if told else None)
 
 
+def _chip(name: str) -> tuple[str, str]:
+    """Find a chip in the catalogue, and its family."""
+    found = next((chip for part, chip in CHIPS.items() if part in name.upper()), None)
+    if found is None or "not named" in name.lower():
+        raise UnfitError(f"no chip of the catalogue is named {name or 'nothing'}")
+    return found
+
+
+def _check_precision(told: str, group: str) -> None:
+    """Refuse what was not trained in 16 bits; MegaScale's figure, of a system in 16 bits, repeats no precision."""
+    precision = told.lower().removeprefix("amp_")
+    if not precision and group not in SETS:
+        raise UnfitError("precision not stated")
+    if precision and precision not in PRECISIONS:
+        raise UnfitError(f"trained in {told}, not in 16 bits")
+
+
 def _program(group: str, family: str, note: str) -> tuple[str, Program]:
-    """Say what trained a set: its way of recompute and its program."""
-    if "full activation recompute" in note:
+    """Say what trained a row: its way of recompute and its program. docs/costs.md has this as a table."""
+    if group in HELD_OUT:
+        recompute = "full" if FULL_NOTE.search(note) else "selective" if SELECTIVE_NOTE.search(note) else "none"
+        return recompute, OVERLAPPED if "tp-comm" in note else MEGATRON_CORE
+    if FULL_NOTE.search(note):
         return "full", MEGATRON_2021
     if group == "megascale" or "tp-comm" in note:
         return "none", OVERLAPPED
-    if group in HELD_OUT:
-        return "selective" if "recompute-activations" in note else "none", MEGATRON_CORE
     if family == "H100":
         return "none", MEGATRON_CORE
     return "selective", MEGATRON_2022
+
+
+def _zero_stage(group: str, program: Program, note: str) -> int:
+    """Say what is sharded: by FSDP as a note says, else the optimizer by programs since Megatron Core."""
+    if group in HELD_OUT and ZERO_3_NOTE.search(note):
+        return 3
+    if group in HELD_OUT and ZERO_2_NOTE.search(note):
+        return 2
+    return 1 if program.fused_attention else 0
 
 
 def _shape(row: dict[str, str]) -> ModelShape:
@@ -254,6 +336,8 @@ def _split(run: Run, row: dict[str, str]) -> Run:
     """
     if run.chips % (run.tp * run.cp * run.pp):
         raise UnfitError(f"{run.chips} chips are not a multiple of TP {run.tp} x CP {run.cp} x PP {run.pp}")
+    if run.zero_stage > 1 and run.pp > 1:
+        raise UnfitError(f"ZeRO-{run.zero_stage} beside a pipeline, which no plan has")
     run = replace(run, dp=run.chips // (run.tp * run.cp * run.pp))
     if row["dp"] and _whole(row, "dp") != run.dp:
         raise UnfitError(f"dp is {row['dp']}, the chips left are {run.dp}")
@@ -291,7 +375,7 @@ def _measured_s(row: dict[str, str], run: Run) -> float:
         return _number(row, "step_time_s")
     if row["tokens_per_s"]:
         return tokens / _number(row, "tokens_per_s")
-    tflops = _number(row, "tflops_per_chip") or _number(row, "mfu") * PEAK_TFLOPS[run.family]
+    tflops = _number(row, "tflops_per_chip") or _number(row, "mfu") * CATALOGUE[run.chip].tflops["bf16"]
     if not tflops:
         raise UnfitError("no time, rate or utilisation stated")
     hardware = run.recompute == "full" and "hardware flops" in row["note"].lower()

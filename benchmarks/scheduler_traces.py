@@ -10,7 +10,8 @@ figures are simulated. `lp_bound_h` is the soonest end of all jobs by linear pro
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
+import sys
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,10 @@ PHYSICAL = {"v100": 8, "p100": 16, "k80": 24}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One trace under one policy. makespan_h: from the clock's start, as Gavel counts."""
+    """One trace under one policy. makespan_h: from the clock's start, as Gavel counts.
+
+    left_out: jobs that no chip there is can run.
+    """
 
     trace: str
     policy: str
@@ -49,6 +53,7 @@ class Run:
     slowdown_worst: float
     jobs: int
     lp_bound_h: float | None
+    left_out: int = 0
 
 
 def queue_of(policy: str, rules: str) -> Queue:
@@ -59,15 +64,30 @@ def queue_of(policy: str, rules: str) -> Queue:
     return Queue(name="all", order=order, round=Round(every_s=5 * ROUND_S, start_s=60.0, exchanges_at_most=5))
 
 
+def runnable(rows: list[Row], rates: Rates, chips: dict[str, int]) -> tuple[list[Row], list[str]]:
+    """Part a trace into the jobs that some chip kind runs, and words about the others, which are left out."""
+    kept, left_out = [], []
+    for index, row in enumerate(rows):
+        if speeds_of(row, rates, chips):
+            kept.append(row)
+        else:
+            most = ", ".join(f"{count} {kind}" for kind, count in chips.items())
+            left_out.append(f"job {index} left out: none of {most} runs {row.job_type} on {row.chips} chips")
+    if not kept:
+        raise BadInputError(f"no job of the trace can run on --chips; {left_out[0] if left_out else 'it has none'}")
+    return kept, left_out
+
+
+def speeds_of(row: Row, rates: Rates, chips: dict[str, int]) -> dict[str, float]:
+    """Give the chip kinds that run a job, with its steps a second there."""
+    speeds = {kind: rates[kind].get((row.job_type, row.chips), 0.0) for kind in chips}
+    return {kind: speed for kind, speed in speeds.items() if speed > 0 and row.chips <= chips[kind]}
+
+
 def requests_of(rows: list[Row], rates: Rates, chips: dict[str, int]) -> list[Request]:
     """Turn a trace into jobs with one option for each chip kind that runs them."""
     found = []
     for index, row in enumerate(rows):
-        speeds = {kind: rates[kind].get((row.job_type, row.chips), 0.0) for kind in chips}
-        usable = {kind: speed for kind, speed in speeds.items() if speed > 0 and row.chips <= chips[kind]}
-        if not usable:
-            text = f"job {index}: no chip of {', '.join(chips)} runs {row.job_type} on {row.chips}"
-            raise BadInputError(f"{text}; add a kind to --chips that does")
         options = tuple(
             Option(
                 name=kind,
@@ -80,7 +100,7 @@ def requests_of(rows: list[Row], rates: Rates, chips: dict[str, int]) -> list[Re
                     ),
                 ),
             )
-            for kind, speed in usable.items()
+            for kind, speed in speeds_of(row, rates, chips).items()
         )
         claim = Claim(name=f"{index}", queue="all", priority=round(row.priority), work_tokens=round(row.steps * SCALE))
         arrival_us = round(row.arrival_s * SECOND_US)
@@ -127,7 +147,8 @@ class Ticks:
 
 
 def run_trace(name: str, rows: list[Row], rates: Rates, chips: dict[str, int], policy: str, rules: str) -> Run:
-    """Run one trace."""
+    """Run one trace; jobs that no chip runs are left out and counted."""
+    rows, left_out = runnable(rows, rates, chips)
     pools, nodes = fleet_of(chips)
     driver = Driver(
         policy=Policy(queues=(queue_of(policy, rules),), reclaim=Reclaim(pin_s=3600.0)),
@@ -140,7 +161,8 @@ def run_trace(name: str, rows: list[Row], rates: Rates, chips: dict[str, int], p
     requests = requests_of(rows, rates, chips)
     with quiet():
         driver.run(requests)
-    return _summary(name, policy, rules, list(driver.lives.values()), chips, requests)
+    run = _summary(name, policy, rules, list(driver.lives.values()), chips, requests)
+    return replace(run, left_out=len(left_out))
 
 
 def _summary(
@@ -228,6 +250,9 @@ def main() -> None:
         if unknown:
             raise BadInputError(f"--chips: no throughputs for {', '.join(unknown)}; there are {', '.join(rates)}")
         rows = {path.stem: read_trace(path) for path in traces}
+        for trace in rows.values():
+            for text in runnable(trace, rates, chips)[1]:
+                print(text, file=sys.stderr)
         runs = [
             run_trace(name, trace, rates, chips, policy, rules)
             for name, trace in rows.items()

@@ -82,8 +82,24 @@ class TestRules:
             benchmark("gavel_traces").read_trace(path)
         with pytest.raises(BadInputError, match="such as v100=8"):
             traces.read_chips("v100:8")
-        with pytest.raises(BadInputError, match="no chip of slow runs A on 2"):
-            traces.requests_of(rows_of(benchmark, (1.0, 2, 0.0)), FAST_AND_SLOW, {"slow": 4})
+        with pytest.raises(BadInputError, match="none of 4 slow runs A on 2 chips"):
+            traces.runnable(rows_of(benchmark, (1.0, 2, 0.0)), FAST_AND_SLOW, {"slow": 4})
+
+    @pytest.mark.parametrize(
+        "text", ["", "\n\n", "A\t-\t-\t-\t1\tnan\t1\t1\t-1\t0\n", "A\t-\t-\t-\t1\t0\t1\t1\t-1\t0\n"]
+    )
+    def test_a_trace_of_nothing_is_named(self, benchmark, tmp_path, text):
+        """An empty file, steps without an end, and a job of no steps are told with the file's name."""
+        path = tmp_path / "odd.trace"
+        path.write_text(text)
+        with pytest.raises(BadInputError, match=r"odd.trace"):
+            benchmark("gavel_traces").read_trace(path)
+
+    def test_jobs_that_no_chip_runs_are_left_out_and_counted(self, benchmark, traces):
+        """One job wants more chips than there are; the others run, and the figure says that one is missing."""
+        rows = rows_of(benchmark, (1.0, 1, 0.0), (1.0, 2, 0.0))
+        run = traces.run_trace("t", rows, FAST_AND_SLOW, {"fast": 1}, "fifo", "gavel")
+        assert (run.jobs, run.left_out, run.makespan_h) == (1, 1, 1.0)
 
 
 class TestReference:

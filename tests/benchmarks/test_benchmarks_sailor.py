@@ -104,6 +104,24 @@ class TestPlanner:
         """Counts must be whole and positive, each chip named once."""
         script = benchmark("planner_sailor")
         assert script.parse_pool("A100-40=32, V100-16=96") == (("A100-40", 32), ("V100-16", 96))
-        for wrong in ("A100-40", "A100-40=0", "A100-40=1,A100-40=2", "A100-40=x"):
+        for wrong in ("A100-40", "A100-40=0", "A100-40=-2", "A100-40=1,A100-40=2", "A100-40=x", "=3", "", ",,"):
             with pytest.raises(BadInputError, match="expected NAME=COUNT"):
                 script.parse_pool(wrong)
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("--chips", "A100-40=32;V100-16=96"), "expected NAME=COUNT"),
+            (("--chips", "H100=8"), "chip 'H100' is unknown"),
+            (("--chips", "A100-80=8"), "no network curve for A100-80"),
+            (("--model", "OPT-30", "--chips", "GH-96=8", "--batch", "64"), "was not profiled on GH-96"),
+            (("--model", "GPT", "--chips", "A100-40=8"), "'GPT' is unknown"),
+            (("--model", "GPT"), "'GPT' is unknown"),
+            (("--model", "GPT-Neo-2.7", "--chips", "V100-16=4"), "no replica fits"),
+            (("--chips", "A100-40=8", "--batch", "-1"), "batch"),
+        ],
+    )
+    def test_bad_input_is_named(self, benchmark, capsys, arguments, said):
+        """What can't be planned ends with one line that says why."""
+        assert benchmark("planner_sailor").main(arguments) != 0
+        assert said in capsys.readouterr().err

@@ -48,6 +48,19 @@ class TestDeadline:
         """A job without a deadline has no time left to count."""
         assert seconds_left(job(workspace), NOW) is None
 
+    @pytest.mark.parametrize("text", ["9999-12-31", "9999-12-31T23:59:59.999999-12:00", "9999-12-31T00:00+14:00"])
+    def test_the_last_day(self, text: str, workspace: Workspace) -> None:
+        """The end of the calendar is a deadline like another."""
+        left = seconds_left(job(workspace, f"objective={{deadline: '{text}'}}"), NOW)
+        assert left is not None
+        assert left > 2e11
+
+    @pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00+14:00"])
+    def test_the_first_day(self, text: str, workspace: Workspace) -> None:
+        """Its beginning has passed."""
+        with pytest.raises(BadInputError, match="has passed"):
+            seconds_left(job(workspace, f"objective={{deadline: '{text}'}}"), NOW)
+
     @pytest.mark.parametrize(
         ("text", "seconds"), [("2026-03-01T13:00", 3600.0), ("2026-03-01T13:00+01:00", None), ("2026-03-01", 43_200.0)]
     )

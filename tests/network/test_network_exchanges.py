@@ -105,7 +105,7 @@ class TestPhases:
 
     def test_two_sites(self) -> None:
         """Of two sites only one sum each crosses; the larger site's two phases inside come on top."""
-        made = by_phases(self.FLAT, 8e6, self.sites(2, 4), self.WIRES)
+        made = by_phases(self.FLAT, 8e6, self.sites(2, 4), self.WIRES, sites=2)
         assert (made.wire_bytes, made.hops, made.gathers) == (8e6, 2, ())
         assert made.inside_ms == pytest.approx(2 * (3 / 4 * 1 + 3 * 0.1))
         assert made.phased
@@ -113,20 +113,23 @@ class TestPhases:
     def test_sharded(self) -> None:
         """With ZeRO-1 as much crosses, before the update; half of the phases inside follow it, each in its site."""
         flat = replace(self.FLAT, wire_bytes=5 / 6 * 8e6, gather_bytes=5 / 6 * 8e6)
-        made = by_phases(flat, 8e6, sites := self.sites(2, 4, 1), self.WIRES, zero_stage=1)
-        assert (made.wire_bytes, made.gather_bytes, made.hops) == (pytest.approx(4 / 3 * 8e6), 0, 4)
+        made = by_phases(flat, 9e6, inside := self.sites(2, 4), self.WIRES, sites=3, gathered=1.0)
+        assert (made.wire_bytes, made.gather_bytes, made.hops) == (9e6, 0, 4)
         assert made.inside_ms == pytest.approx(3 / 4 * 1 + 3 * 0.1)
-        assert made.gathers == tuple(sites[:2])
+        assert made.gathers == tuple(inside)
         assert [(gather.payload_bytes, gather.hops) for gather in made.gathers] == [(4e6, 1), (6e6, 3)]
 
-    def test_one_member_a_site(self) -> None:
-        """With a single member in every site there is nothing to do inside, and phases are the flat ring."""
-        made = by_phases(self.FLAT, 8e6, self.sites(1, 1), self.WIRES)
-        assert (made.wire_bytes, made.inside_ms, made.phased) == (8e6, 0.0, False)
+    def test_gathered_in_fewer_bytes(self) -> None:
+        """Parameters of half a gradient's bytes are gathered in half the time; the scatter takes what it took."""
+        made = by_phases(self.FLAT, 8e6, self.sites(2, 2), self.WIRES, sites=2, gathered=0.5)
+        assert [gather.payload_bytes for gather in made.gathers] == [2e6, 2e6]
+        assert made.inside_ms == pytest.approx(0.5 + 0.1)
 
-    def test_one_member_a_site_sharded(self) -> None:
-        """Then what is sharded stays sharded over all."""
-        assert by_phases(self.FLAT, 8e6, self.sites(1, 1), self.WIRES, zero_stage=1) is self.FLAT
+    @pytest.mark.parametrize("gathered", [0.0, 1.0])
+    def test_one_holder_a_site(self, gathered: float) -> None:
+        """With a single holder in every site there is nothing to do inside, nor anything to shard."""
+        made = by_phases(self.FLAT, 8e6, [], self.WIRES, sites=2, gathered=gathered)
+        assert (made.wire_bytes, made.inside_ms, made.gathers, made.phased) == (8e6, 0.0, (), False)
 
     def test_phases_delay_the_end_only(self) -> None:
         """An exchange ends its phases inside later; the wire serves the next meanwhile."""
@@ -135,7 +138,8 @@ class TestPhases:
 
     def test_gathers_of_sites_do_not_wait_for_one_another(self) -> None:
         """Each site gathers over its own wire; two units of one site queue, the lower first."""
-        units = [by_phases(exchange(unit), 8e6, self.sites(2, 2), self.WIRES, zero_stage=1) for unit in (1, 0)]
+        inside = self.sites(2, 2)
+        units = [by_phases(exchange(unit), 8e6, inside, self.WIRES, sites=2, gathered=1.0) for unit in (1, 0)]
         the_plan = replace(plan(*units), wires=(*plan().wires, self.INSIDE))
         assert [(unit, gather.members) for unit, gather in gathered(the_plan)] == [
             (1, ((0, 0),)),

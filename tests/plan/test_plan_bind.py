@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -125,6 +126,36 @@ class TestAxes:
         pipelines = [(stage(0, tp=tp),) for tp in (1, 4, 1, 2, 4, 1, 2, 1)]
         bound = bind(make_plan(*pipelines), nodes(2, chips=8))
         assert len({(p.node, p.chip) for p in bound.placement}) == 16
+
+
+class TestRefused:
+    """Plans and nodes made by hand, which used to end in an IndexError or a division by zero."""
+
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"replicas": ()}, "no replica"),
+            ({"virtual_stages": 0}, "1 stages can't be 0 virtual stages"),
+            ({"virtual_stages": 3}, "1 stages can't be 3 virtual stages"),
+            ({"replicas": (Replica(stages=(), microbatches=1, microbatch_size=1),)}, "replica 0 has no stage"),
+            ({"replicas": make_plan((stage(0, tp=0),)).replicas}, "TP 0, CP 1, EP 1; each is at least 1"),
+            ({"replicas": make_plan((stage(0, cp=-1),)).replicas}, "CP -1"),
+        ],
+        ids=str,
+    )
+    def test_plans(self, plan: Plan, changes: dict[str, Any], text: str) -> None:
+        """A plan whose counts can't be is refused before anything is divided by them."""
+        with pytest.raises(BadInputError, match=text):
+            bind(replace(plan, **changes), nodes())
+
+    @pytest.mark.parametrize(
+        ("changes", "text"), [({"site": "south"}, "is in south, its class"), ({"chips": 0}, "0 chips")]
+    )
+    def test_nodes(self, plan: Plan, changes: dict[str, Any], text: str) -> None:
+        """A node elsewhere than its class, and one without chips, are refused by name."""
+        first, second = nodes()
+        with pytest.raises(BadInputError, match=f"node north-2.*{text}"):
+            bind(plan, [first, replace(second, **changes)])
 
 
 class TestSites:

@@ -74,11 +74,32 @@ class TestPlanCommand:
         assert {"choices", "eased", "rooms", "binding", "left_out"} == set(told)
 
     def test_idle(self, files: list[str], capsys: Any) -> None:
-        """Chips that the chosen plan leaves idle are named, and options are numbered."""
+        """Chips that the chosen plan leaves idle are named with the reason, and options are numbered."""
         assert main([*files, "--set", "chips.allow=[h800-sxm]"]) == 0
         text = capsys.readouterr().out
-        assert "idle: 2 ascend-910b3" in text
-        assert "\n1  fastest" in text
+        assert "idle: 2 chips of south/ascend-910b3: not in chips.allow." in text
+        assert "\n1  fastest: " in text
+
+    def test_deadline_at_the_end_of_time(self, files: list[str], capsys: Any, monkeypatch: Any) -> None:
+        """The last day of the calendar is a deadline like any other."""
+        assert main([*files, "--set", "objective={deadline: 9999-12-31}"]) in (0, 2)
+        told = capsys.readouterr()
+        assert "bug" not in told.err
+
+    def test_a_sites_power_is_told(self, files: list[str], capsys: Any, tmp_path: Path) -> None:
+        """Plans are not held to a site's power, so it is said when they pass it."""
+        fleet = tmp_path / "fleet.yaml"
+        fleet.write_text(fleet.read_text().replace("north: {}", "north: {power_mw: 0.001}"))
+        assert main(files) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "power: north draws 0.0014 MW for the chips in use alone, its power_mw is 0.001; " in text
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("option", ["--explain", "--pareto"])
+    def test_for_a_framework(self, option: str, files: list[str], capsys: Any) -> None:
+        """Choices and fronts are told for another framework's plans too."""
+        assert main([*files, "--set", "chips.allow=[h800-sxm]", "--for", "megatron", option]) == 0
+        assert "as megatron-core trains" in capsys.readouterr().out
 
     def test_a_huge_batch(self, files: list[str], capsys: Any) -> None:
         """A batch of a billion is planned at once; its step is not drawn, and that is said."""
@@ -105,7 +126,10 @@ class TestPlanCommand:
         [
             (["--set", "chips.min=64"], 3, "chips.min asks for 64 chips; the fleet has 4"),
             (["--set", "model=tinny"], 2, "tinny"),
-            (["--trace", "/dev/null/t.json"], 5, "/dev/null/t.json: can't be written"),
+            (["--trace", "/dev/null/t.json"], 2, "--trace: /dev/null is no folder; name a file"),
+            (["--timeline", "t.png"], 2, "--timeline t.png: write a name that ends in .svg"),
+            (["--set", "chips.allow=[]"], 2, "chips.allow: got []; name at least one chip"),
+            (["--for", "megatron", "--runnable"], 2, "--runnable for Argosy's own trainer; give one of them"),
             (["--set", "objective=cheapest", "--set", "time_limit=4 moons"], 2, "time_limit"),
         ],
     )

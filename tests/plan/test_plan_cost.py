@@ -93,23 +93,23 @@ class TestMemory:
     def test_held_microbatches(self, build: Any) -> None:
         """Each micro-batch in flight adds the same activations."""
         setting = build.setting()
-        one, two, three = (unit_gb(setting, 0, holding(held=held)) for held in (1, 2, 3))
+        one, two, three = (unit_gb(setting, build.chip_class(), 0, holding(held=held)) for held in (1, 2, 3))
         assert two - one == pytest.approx(three - two)
         assert two > one
 
     def test_less(self, build: Any) -> None:
         """TP, recompute and a sharded optimizer each take less."""
         setting = build.setting(sequence_length=512)
-        whole = unit_gb(setting, 0, holding(held=4))
+        whole = unit_gb(setting, build.chip_class(), 0, holding(held=4))
         for less in ({"tp": 2}, {"recompute": "full"}, {"optimizer_shards": 4}):
-            assert unit_gb(setting, 0, holding(**{"held": 4, **less})) < whole
+            assert unit_gb(setting, build.chip_class(), 0, holding(**{"held": 4, **less})) < whole
 
     def test_ends(self, build: Any) -> None:
         """First and last stages hold embedding and head besides; a real chip its runtime, too."""
         setting, chips = build.setting(), build.chip_class()
         inner, first = (ends_gb(setting, chips, first, False, holding()) for first in (False, True))
         message_gb = messages_gb(setting, True, False, holding())
-        assert first - inner == pytest.approx(unit_gb(setting, EMBEDDING, holding()) - message_gb)
+        assert first - inner == pytest.approx(unit_gb(setting, build.chip_class(), EMBEDDING, holding()) - message_gb)
         real = replace(chips, emulated=False)
         assert ends_gb(setting, real, False, False, holding()) - inner == pytest.approx(RUNTIME_GB)
 
@@ -125,4 +125,6 @@ class TestMemory:
         """What the allocator wastes is counted."""
         setting = build.setting()
         states = unit_parameters(setting.shape, 0) * (4 + 4 + 4 + 4 + 8)
-        assert unit_gb(setting, 0, holding(held=0)) == pytest.approx(states * (1 + FRAGMENTATION) / 1e9)
+        assert unit_gb(setting, build.chip_class(), 0, holding(held=0)) == pytest.approx(
+            states * (1 + FRAGMENTATION) / 1e9
+        )

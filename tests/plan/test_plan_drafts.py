@@ -80,6 +80,21 @@ class TestExchanges:
         update_ms = [plan.replicas[0].stages[0].update_ms for plan in (plain, sharded)]
         assert update_ms[1] == pytest.approx(update_ms[0] / 3)
 
+    def test_zero_across_sites(self, build: Any) -> None:
+        """The optimizer's state is sharded inside each site; the long link carries sums alone, before the update."""
+        made = replace(draft(build, (3, 2), zero_stage=1), hierarchical=True)
+        plan = whole(made)
+        check_plan(plan)
+        assert set(made.shards) == {3, 2}
+        assert [gather.members for gather in exchange(plan, 0).gathers] == [((0, 0), (1, 0), (2, 0)), ((3, 0), (4, 0))]
+        assert exchange(plan, 0).gather_bytes == 0
+        assert exchange(plan, 0).wire_bytes == pytest.approx(4 * unit_parameters(build.shape(), 0))
+
+    def test_zero_through_sites(self, build: Any) -> None:
+        """Of pipelines through two sites like ones share each stage's optimizer, whatever others hold."""
+        made = replace(crossing(build, (3, 2)), zero_stage=1)
+        assert made.shards == (3, 2)
+
     def test_tied_embedding(self, build: Any) -> None:
         """A tied embedding is one exchange of all first and last stages; one stage that is both counts once."""
         plan = whole(draft(build, tied=True))

@@ -8,6 +8,7 @@ import pytest
 
 from argosy.plan.explain import (
     bytes_text,
+    layers_text,
     option_names,
     option_rows,
     plan_chips,
@@ -42,10 +43,10 @@ def whole_text(offered: Any) -> str:
 
 class TestRows:
     def test_options(self, build: Any) -> None:
-        """The chosen option is named for its goal, the others for what sets them apart."""
+        """Every option is named for what it uses, the chosen one for its goal too."""
         rows = option_rows(plans(build), "fastest")
-        assert rows[0].option == "fastest"
-        assert {"cheapest", "north alone", "south alone"} & {row.option for row in rows[1:]}
+        assert rows[0].option.startswith("fastest: north + south")
+        assert {"north/fast alone", "south/slow alone"} & {row.option for row in rows[1:]}
         assert rows[0].chips == "4 fast + 4 slow"
 
     def test_emulated(self, build: Any) -> None:
@@ -152,7 +153,24 @@ def in_one_pipeline(plan: Any, names: tuple[str, ...]) -> Any:
     return replace(plan, replicas=(replace(plan.replicas[0], stages=tuple(cut)),))
 
 
+class TestLayers:
+    def test_many_alike(self, build: Any) -> None:
+        """Many stages of like size are told once, unlike ones by the fewest and the most."""
+        one = plans(build)[0].replicas[0].stages[0]
+        cut = [replace(one, first_layer=5 * i, end_layer=5 * i + 5) for i in range(16)]
+        assert layers_text(cut) == "5 layers each"
+        assert layers_text([*cut, replace(one, first_layer=80, end_layer=82)]) == "2 to 5 layers"
+
+
 class TestMixed:
+    def test_virtual_stages_in_their_places(self, build: Any) -> None:
+        """With virtual stages a run of places tells all the layers that these hold."""
+        mixed = in_one_pipeline(plans(build)[0], ("north/fast", "south/slow") * 2)
+        head, first, second = replica_lines(replace(mixed, virtual_stages=2, schedule="interleaved"))
+        assert "2 stages x 2 virtual" in head
+        assert first.strip().startswith("north/fast stage 1: 1+1 layers, ")
+        assert second.strip().startswith("south/slow stage 2: 1+1 layers, ")
+
     def test_a_line_for_each_class(self, build: Any) -> None:
         """A pipeline through several classes has a line for each run of stages on one."""
         mixed = in_one_pipeline(plans(build)[0], ("north/fast", "north/fast", "south/slow"))
@@ -181,6 +199,6 @@ class TestAxes:
             zero_stage=1,
         )
         text = "\n".join(summary_lines([wide], "fastest"))
-        assert "schedule interleaved, 2 virtual stages a place, optimizer state sharded (ZeRO-1):" in text
-        assert "TP 2, CP 2, EP 4, 2 stages of 2+2 layers, full recompute of 1 layer a stage" in text
+        assert "schedule interleaved, 2 virtual stages each, optimizer state sharded (ZeRO-1):" in text
+        assert "TP 2, CP 2, EP 4, 1 stage x 2 virtual of 2+2 layers, full recompute of 1 layer a stage" in text
         assert plan_chips(wide) == {stage.chip_class: 16}

@@ -135,11 +135,17 @@ class TestCosts:
             assert unit_cost(profiled, chips, 0, Way()) == unit_cost(plain, chips, 0, Way())
 
     def test_measured_activations(self, build: Any) -> None:
-        """What a micro-batch was seen to keep goes before the formulas."""
-        setting = setting_of(build, whole(build, activation_bytes=1_000_000))
-        assert kept_bytes(setting, 0, Way()) == 1_000_000
-        one, two = (unit_gb(setting, 0, Holding(way=Way(), held=held)) for held in (1, 2))
+        """What a micro-batch was seen to keep on a chip goes before the formulas."""
+        setting, chips = setting_of(build, whole(build, activation_bytes=1_000_000)), build.chip_class(emulated=False)
+        assert kept_bytes(setting, chips, 0, Way()) == 1_000_000
+        one, two = (unit_gb(setting, chips, 0, Holding(way=Way(), held=held)) for held in (1, 2))
         assert two - one == pytest.approx(1.04e-3)
+
+    def test_activations_of_other_chips(self, build: Any) -> None:
+        """What one chip was seen to keep says nothing of a chip without a profile, nor of an emulated one."""
+        plain, profiled = build.setting(), setting_of(build, whole(build, activation_bytes=1_000_000))
+        for chips in (build.chip_class("north/slow", emulated=False), build.chip_class()):
+            assert kept_bytes(profiled, chips, 0, Way()) == kept_bytes(plain, chips, 0, Way())
 
 
 class TestPlanning:

@@ -42,7 +42,9 @@ class TestZero:
             holding = Holding(
                 way=Way(), held=0, optimizer_shards=optimizer, gradient_shards=gradients, weight_shards=weights
             )
-            assert unit_gb(setting, 0, holding) == pytest.approx(a_parameter * count * GAPS / 1e9, rel=1e-6)
+            assert unit_gb(setting, build.chip_class(), 0, holding) == pytest.approx(
+                a_parameter * count * GAPS / 1e9, rel=1e-6
+            )
 
     def test_experts_are_shared_by_fewer(self, build: Any) -> None:
         """Of 32 ranks that hold the dense weights, EP 8 leaves four that hold the same experts."""
@@ -77,12 +79,12 @@ class TestSplits:
         setting = replace(build.setting(model, sequence_length=1024, precision="bf16"), program=program)
         way = Way(tp=tp, cp=cp)
         base = Holding(way=way, held=held, optimizer_shards=shards)
-        whole = unit_gb(setting, unit, base)
+        whole = unit_gb(setting, build.chip_class(), unit, base)
         for more in (replace(way, tp=2 * tp), replace(way, cp=2 * cp), replace(way, ep=2)):
-            assert unit_gb(setting, unit, replace(base, way=more)) <= whole * (1 + 1e-9)
+            assert unit_gb(setting, build.chip_class(), unit, replace(base, way=more)) <= whole * (1 + 1e-9)
         if shards > 1:
-            assert unit_gb(setting, unit, replace(base, optimizer_shards=2 * shards)) <= whole
-        assert unit_gb(setting, unit, replace(base, held=held + 1)) > whole
+            assert unit_gb(setting, build.chip_class(), unit, replace(base, optimizer_shards=2 * shards)) <= whole
+        assert unit_gb(setting, build.chip_class(), unit, replace(base, held=held + 1)) > whole
 
     def test_context_parallelism_cuts_activations(self, build: Any) -> None:
         """Two CP ranks keep half of a layer's activations each."""
@@ -97,7 +99,7 @@ class TestSplits:
         setting, chips = build.setting(), build.chip_class()
         holding = Holding(way=Way(), held=2)
         head = setting.shape.num_layers
-        parts = sum(unit_gb(setting, unit, holding) for unit in (EMBEDDING, head))
+        parts = sum(unit_gb(setting, build.chip_class(), unit, holding) for unit in (EMBEDDING, head))
         work = max(workspace_gb(setting, unit, holding) for unit in (0, head))
         assert ends_gb(setting, chips, True, True, holding) == pytest.approx(parts + work)
 

@@ -145,6 +145,12 @@ class TestInside:
         whole = rank_parameters(shape, 0) * 2
         assert gather_ms(shape, *rest, 8) == pytest.approx(whole * 7 / 8 / 1e8 + 7 * 0.002)
 
+    def test_weights_gathered_through_nodes_use_all_their_ports(self, build: Any) -> None:
+        """With TP 2, sixteen ranks of one slice are in four nodes, and each node gives its slice four ports."""
+        shape, *rest = self.asked(build, tp=2)
+        sent = rank_parameters(shape, 0, 2) * 2 * 15 / 16
+        assert gather_ms(shape, *rest, 16) == pytest.approx(sent / (4 * 1.25e7) + 3 * 0.005 + 12 * 0.002)
+
     def test_what_is_hidden(self, build: Any) -> None:
         """Gathers run beside the arithmetic, so only slow ones lengthen it; backward has two to hide."""
         setting, chips = setting_of(build, "llama-3-8b"), real(build)

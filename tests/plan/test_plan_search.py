@@ -6,6 +6,7 @@ import pytest
 
 from argosy.plan.grid import spread, tp_degrees
 from argosy.plan.offers import class_sets
+from argosy.plan.question import make_search
 from argosy.plan.search import partitions
 
 
@@ -34,6 +35,27 @@ class TestPartitions:
         found = list(partitions(parts))
         assert len(found) == ways
         assert all(len(block) <= 3 for blocks in found for block in blocks)
+
+    def test_many_by_site(self, build: Any) -> None:
+        """Of many classes those of one site are put together, or those of every site."""
+        sites = ("east", "east", "west", "west", "north")
+        parts = build.parts(*(build.chip_class(f"{site}/c{i}") for i, site in enumerate(sites)))
+        assert [sorted(map(len, blocks)) for blocks in partitions(parts)] == [
+            [1, 1, 1, 1, 1],
+            [1, 1, 1, 2],
+            [1, 1, 1, 2],
+            [1, 2, 2],
+        ]
+
+
+class TestProgram:
+    def test_of_a_plan(self, build: Any) -> None:
+        """Plans are as Megatron Core trains; in fp32 and where only the trainer's are wanted, as that does."""
+        asked = [
+            make_search(build.job(precision=precision), build.shape(), (), "f", runnable=runnable)
+            for precision, runnable in (("bf16", False), ("bf16", True), ("fp32", False))
+        ]
+        assert [search.base.setting.program.name for search in asked] == ["megatron-core", "argosy", "argosy"]
 
 
 class TestClassSets:

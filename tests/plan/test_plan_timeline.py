@@ -219,8 +219,8 @@ class TestIllegal:
     @pytest.mark.parametrize(
         ("changes", "text"),
         [
-            ({"backward_shares": (1.0,)}, "it needs 2 that sum to 1"),
-            ({"forward_ms": float("nan")}, "times are finite"),
+            ({"backward_shares": (1.0,)}, "it needs 2, none negative, that sum to 1"),
+            ({"forward_ms": float("nan")}, "forward_ms nan; it is finite"),
             ({"first_layer": 1}, "it must begin at 0"),
         ],
     )
@@ -239,13 +239,17 @@ class TestIllegal:
 
     @pytest.mark.parametrize(
         ("changes", "text"),
-        [({"members": ()}, "0 members"), ({"inside_ms": -1.0}, "inside_ms"), ({"wire_bytes": float("inf")}, "finite")],
+        [
+            ({"members": ()}, "has no members"),
+            ({"inside_ms": -1.0}, "inside_ms"),
+            ({"wire_bytes": float("inf")}, "finite"),
+        ],
         ids=str,
     )
     def test_exchange(self, changes: dict[str, object], text: str) -> None:
         """An exchange without members or with impossible sizes is refused."""
         wrong = replace(exchanges(1, 1)[0], **changes)
-        with pytest.raises(BadInputError, match=f"unit 0: .*{text}"):
+        with pytest.raises(BadInputError, match=f"unit 0.*{text}"):
             simulate(plan(replica([(1, 2)] * 2, 4), exchanges=(wrong,)))
 
     @pytest.mark.parametrize(
@@ -253,7 +257,7 @@ class TestIllegal:
         [
             ({"gathers": ()}, "by phases has 0 gathers, gather_bytes 0, zero_stage 1"),
             ({"gather_bytes": 1.0}, "by phases has 1 gathers, gather_bytes 1.0"),
-            ({"gathers": (Gather(members=(), wire="link", payload_bytes=1),)}, "a gather of 0 members"),
+            ({"gathers": (Gather(members=(), wire="link", payload_bytes=1),)}, "a gather has no members"),
             ({"gathers": (Gather(members=((0, 0),), wire="link", payload_bytes=-1),)}, "payload_bytes -1"),
             ({"gathers": (Gather(members=((1, 0), (9, 0)), wire="link", payload_bytes=1),)}, "members that"),
             ({"gathers": (Gather(members=((0, 0), (1, 0)), wire="link", payload_bytes=1),)}, "in c, d; .* one site"),

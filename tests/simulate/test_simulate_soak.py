@@ -110,7 +110,7 @@ class TestPlantedBugs:
     def test_dead_nodes_that_count_as_alive(self, monkeypatch):
         """Recovery keeps the nodes that failed."""
         monkeypatch.setattr(recover, "failed_nodes", lambda _state, _attempt: ())
-        assert "which is down" in found()
+        assert "is launched on" in found()
 
     def test_chance_that_is_not_from_the_seed(self, monkeypatch):
         """Back-off times differ when a record is decided again."""

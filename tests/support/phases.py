@@ -40,9 +40,14 @@ def in_sites(the_plan: Plan, sites: Sequence[str], *, unit_bytes: float = 1e5) -
             wire_bytes=payload,
             gather_bytes=payload if the_plan.zero_stage else 0.0,
         )
-        phases = [gather_inside(some, len(some), unit_bytes, inside[site]) for site, some in of_site.items()]
-        crosses = len(of_site) > 1
-        exchanges.append(by_phases(flat, unit_bytes, phases, the_plan.wires, the_plan.zero_stage) if crosses else flat)
+        phases = [
+            gather_inside(some, len(some), unit_bytes, inside[site]) for site, some in of_site.items() if len(some) > 1
+        ]
+        count, gathered = len(of_site), 1.0 if the_plan.zero_stage else 0.0
+        sums = 2 * (count - 1) / count * unit_bytes
+        exchanges.append(
+            by_phases(flat, sums, phases, the_plan.wires, sites=count, gathered=gathered) if count > 1 else flat
+        )
     return replace(the_plan, exchanges=tuple(exchanges))
 
 

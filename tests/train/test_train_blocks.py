@@ -109,6 +109,13 @@ class TestCover:
         assert [[block.sizes[0] for block in bucket.own] for bucket in first] == [[10, 6], [5, 11], [10], [6, 5], [11]]
         assert [bucket.counted for bucket in first] == [True, True, False, False, False]
 
+    def test_one_holder_a_site_shards_nothing(self):
+        """Where nothing is gathered, not even inside sites, each holder updates all."""
+        plan = in_sites(plan_of([replica([LAYERS], 1) for _ in range(2)], zero=1), ["a", "b"])
+        first = [buckets_of(plan, seat_of(plan, r), {"norm.weight": (32,)})[0] for r in range(2)]
+        assert [bucket.own[0].sizes for bucket in first] == [(32,), (32,)]
+        assert [bucket.counted for bucket in first] == [True, False]
+
     def test_nothing_empty_is_owned(self):
         """Where there are more owners than rows some own nothing, and no empty block travels."""
         plan = plan_of([replica([LAYERS], 1) for _ in range(3)], zero=1)

@@ -14,6 +14,7 @@ from argosy.train.exchange import GradientExchange, view_of
 from argosy.train.optimizer import BlockOptimizer
 from argosy.train.stage import LocalStage, make_stage
 from argosy.train.tensor_parallel import local_tensor
+from support.phases import in_sites
 from support.training import config, job, plan_of, replica, shape_of
 from support.worlds import PEER_TIMEOUT, in_world
 
@@ -114,18 +115,21 @@ class TestLaunches:
         assert all(torch.equal(a, b) for a, b in zip(*sums, strict=True))
 
 
-def built(replicas, rank: int, text: str, zero: int, dtype: torch.dtype):
-    """Build a rank's stage and exchange in a real world."""
+def built(replicas, rank: int, text: str, zero: int, dtype: torch.dtype, sites: str = ""):
+    """Build a rank's stage and exchange in a real world; gradients cross sites, one letter a replica, by phases."""
     plan = plan_of(replicas, text, zero=zero)
+    plan = in_sites(plan, sites) if sites else plan
     seat = seat_of(plan, rank)
     groups = make_groups(plan, seat, PEER_TIMEOUT)
     stage = make_stage(plan, job(), seat, shape_of(text), groups.tensor, CPU)
     return stage, GradientExchange(plan, seat, stage, groups, dtype)
 
 
-def step(replicas, rank: int, text: str, zero: int, dtype: torch.dtype = torch.float32) -> dict[str, list]:
+def step(
+    replicas, rank: int, text: str, zero: int, dtype: torch.dtype = torch.float32, sites: str = ""
+) -> dict[str, list]:
     """Give every rank the same gradient, sum, update once and spread; gives the parameters as lists."""
-    stage, exchange = built(replicas, rank, text, zero, dtype)
+    stage, exchange = built(replicas, rank, text, zero, dtype, sites)
     optimizer = BlockOptimizer(job().train, exchange)
     exchange.begin(1)
     stage.models[0](tokens()).float().square().mean().backward()
@@ -164,6 +168,33 @@ class TestReplicas:
         halves = in_world(2, owned)
         assert sum(halves) == sum(p.numel() for p in alone()[0].parameters.values())
         assert max(halves) < 1.1 * min(halves)
+
+
+@pytest.mark.slow
+class TestSites:
+    """Three replicas in one site and two in another, whose gradients cross by phases."""
+
+    FIVE = (replica([2], 1),) * 5
+    SITES = "aabab"
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+    def test_all_end_alike(self, dtype):
+        """Sharded inside each site or not, all five hold the very same parameters after an update."""
+        plain, sharded = (
+            in_world(5, lambda rank, z=zero: step(self.FIVE, rank, TEXT, z, dtype, self.SITES)) for zero in (0, 1)
+        )
+        assert sharded == plain == [plain[0]] * 5
+
+    def test_state_is_sharded_inside_each_site(self):
+        """Each site has all moments once: a third a rank in one, a half in the other."""
+
+        def owned(rank: int) -> int:
+            exchange = built(self.FIVE, rank, TEXT, 1, torch.float32, self.SITES)[1]
+            return sum(block.numel for block, _, _ in BlockOptimizer(job().train, exchange).moments())
+
+        found, whole = in_world(5, owned), sum(p.numel() for p in alone()[0].parameters.values())
+        assert found[0] + found[1] + found[3] == found[2] + found[4] == whole
+        assert found == pytest.approx([whole / (3 if site == "a" else 2) for site in self.SITES], rel=0.05)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from argosy.cli.data import check_files
-from argosy.cli.files import check_folder
+from argosy.cli.files import check_file, check_folder
 from argosy.cli.jobs import told_of
 from argosy.cli.used import ELSEWHERE, Inputs
 from argosy.contracts.errors import BadInputError, InfrastructureError
@@ -15,8 +15,10 @@ from argosy.contracts.errors import BadInputError, InfrastructureError
 HOST = "127.0.0.1"
 
 
-def check_before(inputs: Inputs, directory: Path, port: int) -> None:
-    """See that a run could start, before time is spent on its plan. Raises ArgosyError."""
+def check_before(inputs: Inputs, directory: Path, port: int, trace: Path | None = None) -> None:
+    """See that a run could start and be written, before time is spent on its plan. Raises ArgosyError."""
+    if trace is not None:
+        check_file(trace, "--trace")
     check_folder(directory, "--directory")
     job = inputs.job
     with told_of(inputs.job_source):

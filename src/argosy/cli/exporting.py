@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.cli.choosing import chosen_first
-from argosy.cli.files import write_text
+from argosy.cli.files import check_file, write_text
 from argosy.cli.inputs import Inputs
 from argosy.cli.plan_files import write_step
 from argosy.contracts.errors import BadInputError
@@ -43,12 +43,27 @@ def _wish(text: str) -> Wish:
     find_exporter(name)
     if given and not file:
         raise BadInputError(f"--export {text}: names no file; write {name}=FILE, or {name} for standard output")
+    if file:
+        check_file(Path(file), f"--export {name}")
     return Wish(format=name, file=Path(file) if file else None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Plans and the number of the one that is written, counted from 1. framework: what `--for` asked for, if any."""
+
+    plans: Sequence[Plan]
+    number: int = 1
+    framework: str | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of that number. Raises BadInputError when there is none."""
+        return chosen_first(tuple(self.plans), self.number)[0]
+
+
 def write_plan(
-    plans: Sequence[Plan],
-    number: int,
+    chosen: Chosen,
     *,
     inputs: Inputs,
     shape: ModelShape,
@@ -56,20 +71,20 @@ def write_plan(
     timeline: Path | None,
     wishes: Sequence[Wish],
 ) -> str | None:
-    """Write the plan of a number, counted from 1; gives the text for standard output, None where all went to files.
+    """Write the chosen plan; gives the text for standard output, None where all went to files.
 
     A plan that a framework can't express is refused, with the numbers of those that it can.
     """
-    chosen = chosen_first(tuple(plans), number)[0]
-    write_step(chosen, trace, timeline)
+    plan = chosen.plan
+    write_step(plan, trace, timeline)
     vendors = {chip_class.name: chip_class.chip.vendor for chip_class in inputs.classes}
     shown = None
     for wish in wishes:
         export = find_exporter(wish.format)
         try:
-            text = export(chosen, shape, vendors)
+            text = export(plan, shape, vendors)
         except BadInputError as error:
-            raise BadInputError(f"{error}{_others(wish.format, plans, shape, vendors)}") from error
+            raise BadInputError(f"{error}{_others(wish.format, chosen, shape, vendors)}") from error
         if wish.file is None:
             shown = text
         else:
@@ -77,15 +92,16 @@ def write_plan(
     return shown
 
 
-def _others(name: str, plans: Sequence[Plan], shape: ModelShape, vendors: dict[str, str]) -> str:
+def _others(name: str, chosen: Chosen, shape: ModelShape, vendors: dict[str, str]) -> str:
     """Say which of the plans could be exported."""
     export = find_exporter(name)
     able = []
-    for number, plan in enumerate(plans, start=1):
+    for number, plan in enumerate(chosen.plans, start=1):
         try:
             export(plan, shape, vendors)
         except BadInputError:
             continue
         able.append(f"--plan {number}")
     which = ", ".join(able) if able else "none of the plans listed"
-    return f"\nIt can express {which}; `--for {name}` plans only what it can"
+    more = "" if chosen.framework == name else f"; `--for {name}` plans only what it can"
+    return f"\nIt can express {which}{more}"

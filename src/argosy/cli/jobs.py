@@ -17,6 +17,7 @@ from argosy.model.named import config_text, named_configs
 from argosy.model.shape import ModelShape
 
 DATE_LENGTH = len("2026-12-24")
+DAY_S = 86400
 
 
 @contextmanager
@@ -48,12 +49,12 @@ def seconds_left(job: Job, now: datetime.datetime) -> float | None:
     if deadline is None:
         return None
     end = datetime.datetime.fromisoformat(deadline)
-    if len(deadline) <= DATE_LENGTH:
-        end += datetime.timedelta(days=1)
     end = end if end.tzinfo else end.replace(tzinfo=now.tzinfo)
-    if end <= now:
+    # Added as seconds, since the day after 9999-12-31 is beyond the calendar.
+    left = (end - now).total_seconds() + (DAY_S if len(deadline) <= DATE_LENGTH else 0)
+    if left <= 0:
         raise BadInputError(f"objective.deadline: {deadline} has passed; write one to come, or fastest or cheapest")
-    return (end - now).total_seconds()
+    return left
 
 
 def shadow_note(model: str) -> str:

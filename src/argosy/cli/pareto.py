@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console, JustifyMethod
-from rich.table import Table
+from rich.console import Console
 
 from argosy.cli.inputs import Inputs
-from argosy.cli.options import CHIPS_WIDTH_MIN, WIDE, headline
-from argosy.cli.pareto_picture import COST, check_picture, write_front
-from argosy.cli.planning import front_inputs
+from argosy.cli.options import headline
+from argosy.cli.pareto_picture import COST, write_front
+from argosy.cli.tables import fitting, made_table
 from argosy.cli.words import console, counted
 from argosy.contracts.codec import encode
 from argosy.plan.folding import fold
@@ -31,38 +30,33 @@ TITLES = {
     "gap": "gap",
     "": "best",
 }
+FOLDED = ("chips", "all steps", "")
+EXPENDABLE = ("gap", "power", COST, "")
 
 
-def show_front(inputs: Inputs, *, runnable: bool, as_json: bool, plot: Path | None) -> None:
-    """Find a job's front and show it in the ways that were asked for."""
-    if plot is not None:
-        check_picture(plot)
-    front = front_inputs(inputs, runnable=runnable)
+def show_front(inputs: Inputs, front: Front, *, as_json: bool, plot: Path | None) -> None:
+    """Show a job's front in the ways that were asked for."""
     if plot is not None:
         write_front(plot, front, inputs)
     if as_json:
         typer.echo(encode(front_json(front)).decode())
         return
     screen = console(WIDTH)
-    screen.print(headline(inputs.job, inputs.fleet, front.plans) + "\n")
+    screen.print(headline(inputs, front.plans) + "\n")
     print_front(screen, front, inputs)
 
 
 def print_front(screen: Console, front: Front, inputs: Inputs) -> None:
     """Print a front as a table; columns of which nothing is known are left out."""
     rows = [asdict(row) for row in front_rows(front, inputs.job)]
-    table = Table(box=None, padding=(0, 1 if screen.width < WIDE else 2, 0, 0), pad_edge=False, header_style="bold")
-    fields = [(title, field) for title, field in TITLES.items() if any(row[field] not in ("", "-") for row in rows)]
-    for title, field in fields:
-        side: JustifyMethod = "left" if field in ("chips", "best") else "right"
-        least = CHIPS_WIDTH_MIN if field == "chips" else None
-        table.add_column(title, justify=side, overflow="fold", min_width=least)
-    for row in rows:
-        table.add_row(*(row[field] for _, field in fields))
-    screen.print(table)
+    columns = {title: [row[field] for row in rows] for title, field in TITLES.items()}
+    columns = {title: texts for title, texts in columns.items() if any(text not in ("", "-") for text in texts)}
+    whole = [title for title in columns if title not in FOLDED]
+    kept = fitting(columns, screen.width, EXPENDABLE, whole)
+    screen.print(made_table({title: columns[title] for title in kept}, screen.width, ("chips", ""), whole))
     shown = f"; {len(rows)} of them shown, --json lists all" if len(rows) < len(front.plans) else ""
-    kept, beaten = counted(len(front.plans), "plan"), counted(len(front.beaten), "other")
-    screen.print(f"\n{kept} that none beats, {beaten} that they beat{shown}.", soft_wrap=True)
+    unbeaten, beaten = counted(len(front.plans), "plan"), counted(len(front.beaten), "other")
+    screen.print(f"\n{unbeaten} that none beats, {beaten} that they beat{shown}.", soft_wrap=True)
 
 
 def front_json(front: Front) -> dict[str, Any]:

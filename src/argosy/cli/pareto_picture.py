@@ -9,18 +9,10 @@ from pathlib import Path
 from argosy.cli.files import write_text
 from argosy.cli.inputs import Inputs
 from argosy.cli.scatter import Point, scatter_chart, value_text
-from argosy.contracts.errors import BadInputError
 from argosy.plan.explain import chips_text
 from argosy.plan.pareto import Figures, Front, figures_of
 
 COST = "$ per 1T tokens"
-PICTURES = (".svg", ".html")
-
-
-def check_picture(path: Path) -> None:
-    """Refuse a picture's name that is of no known kind."""
-    if path.suffix.lower() not in PICTURES:
-        raise BadInputError(f"--plot {path}: write a name that ends in {' or '.join(PICTURES)}")
 
 
 def write_front(path: Path, front: Front, inputs: Inputs) -> None:

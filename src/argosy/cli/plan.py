@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.exporting import read_wishes, write_plan
+from argosy.cli.exporting import Chosen, read_wishes, write_plan
 from argosy.cli.inputs import read_inputs
 from argosy.cli.pareto import show_front
-from argosy.cli.planning import plan_model
+from argosy.cli.plan_files import check_wanted
+from argosy.cli.planning import front_inputs, plan_model
 from argosy.cli.showing import explained, show_plans
 from argosy.contracts.errors import BadInputError
 from argosy.plan.forms import find_form
@@ -30,7 +31,10 @@ def command(
     trace: Annotated[Path | None, typer.Option(help="Write the chosen plan's step as a Perfetto trace.")] = None,
     timeline: Annotated[Path | None, typer.Option(help="Draw the chosen plan's step as an SVG.")] = None,
     runnable: Annotated[
-        bool, typer.Option("--runnable", help="Only plans that Argosy's trainer runs, as `argosy train` numbers them.")
+        bool,
+        typer.Option(
+            "--runnable", help="Only plans that Argosy's trainer runs, as `argosy train` times and numbers them."
+        ),
     ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what each choice is worth, and what holds the plan back.")
@@ -53,25 +57,30 @@ def command(
     ] = None,
     number: Annotated[int, typer.Option("--plan", metavar="N", help="Which plan of the list is written to files.")] = 1,
 ) -> None:
-    """Say how a job would split over a fleet, how fast, at what cost, and what holds it back."""
+    """Say how a job would split over a fleet, how fast, at what cost, and what holds it back.
+
+    Plans in bf16 are timed as Megatron Core trains, with --runnable, --profile and in fp32 as Argosy's own trainer.
+    """
     if (pareto or plot) and (trace or timeline or exports or explain):
         raise BadInputError(
             "--pareto and --plot are about many plans, --explain, --trace, --timeline and --export about one; choose"
         )
-    if framework and (pareto or plot or explain or runnable):
-        raise BadInputError("--for plans for another framework, which --pareto, --explain and --runnable don't; choose")
+    if framework and runnable:
+        raise BadInputError("--for plans for another framework, --runnable for Argosy's own trainer; give one of them")
     form = find_form(framework) if framework else None
     wishes = read_wishes(exports or (), alone=not as_json)
+    check_wanted(trace, timeline, plot)
     inputs = read_inputs(job, settings or (), fleet, catalogue, profile or ())
     if pareto or plot:
-        show_front(inputs, runnable=runnable, as_json=as_json, plot=plot)
+        show_front(inputs, front_inputs(inputs, runnable=runnable, form=form), as_json=as_json, plot=plot)
         return
     shape, plans = plan_model(inputs, runnable=runnable, form=form)
-    exported = write_plan(plans, number, inputs=inputs, shape=shape, trace=trace, timeline=timeline, wishes=wishes)
+    chosen = Chosen(plans=plans, number=number, framework=framework)
+    exported = write_plan(chosen, inputs=inputs, shape=shape, trace=trace, timeline=timeline, wishes=wishes)
     if exported is not None:
         typer.echo(exported, nl=False)
         return
     if form and not as_json:
         typer.echo(f"only plans that {form.name} runs:\n")
-    told = explained(inputs, shape, plans[0], runnable=runnable) if explain else None
+    told = explained(inputs, shape, plans[0], runnable=runnable, form=form) if explain else None
     show_plans(inputs, plans, told, as_json=as_json)

@@ -7,13 +7,23 @@ import json
 from pathlib import Path
 
 from argosy.cli.charts import row_chart
-from argosy.cli.files import write_text
+from argosy.cli.files import check_ending, check_file, write_text
 from argosy.contracts.plan import Plan
 from argosy.plan.timeline import Timeline, simulate
 from argosy.plan.trace import excerpt, left_out_text, shown_replicas, timeline_rows, timeline_trace
 
 # A picture of more boxes than these opens slowly, and none of them is wide enough to be seen.
 SPANS_DRAWN_MAX = 20_000
+
+
+def check_wanted(trace: Path | None, timeline: Path | None, plot: Path | None) -> None:
+    """See that the files asked for could be written, before anything is planned. Raises BadInputError."""
+    if trace is not None:
+        check_file(trace, "--trace")
+    for picture, option, endings in ((timeline, "--timeline", (".svg",)), (plot, "--plot", (".svg", ".html"))):
+        if picture is not None:
+            check_ending(picture, option, endings)
+            check_file(picture, option)
 
 
 def write_step(plan: Plan, trace: Path | None, picture: Path | None) -> None:

@@ -52,7 +52,7 @@ def plan_model(
     return shape, plan_inputs(inputs, shape, runnable=runnable, form=form)
 
 
-def front_inputs(inputs: Inputs, *, runnable: bool = False) -> Front:
+def front_inputs(inputs: Inputs, *, runnable: bool = False, form: Form | None = None) -> Front:
     """Ask the planner for plans in many sizes, and keep those that no other beats."""
     shape = load_model(inputs.job, inputs.job_source)[0]
     with told_of(inputs.job_source), Waiting() as waiting:
@@ -65,6 +65,7 @@ def front_inputs(inputs: Inputs, *, runnable: bool = False) -> Front:
             progress=waiting.tell,
             measured=inputs.measured,
             runnable=runnable,
+            form=form,
         )
     return pareto_front(plans)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.files import write_text
+from argosy.cli.files import check_file, write_text
 from argosy.cli.inputs import read_inputs
 from argosy.cli.jobs import load_model
 from argosy.contracts.codec import encode
@@ -34,6 +34,7 @@ def command(
     seconds: Annotated[float, typer.Option(min=0.01, max=60.0, help="How long to time each piece of work.")] = 0.5,
 ) -> None:
     """Time a job's embedding, layers and head on this machine, forward, backward and update, and write a profile."""
+    check_file(out, "--out")
     inputs = read_inputs(job, settings or (), None, catalogue)
     group = find_group(inputs.fleet.nodes, chip)
     shape, _ = load_model(inputs.job, inputs.job_source)

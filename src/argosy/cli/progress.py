@@ -94,7 +94,7 @@ class Screen:
         self.expect(inputs, choice)
         for note in choice.notes:
             self.say("note", note)
-        print_plans(self.console, inputs.job, inputs.fleet, choice.plans)
+        print_plans(self.console, inputs, choice.plans)
         self.console.print()
 
     def expect(self, inputs: Inputs, choice: Choice) -> None:

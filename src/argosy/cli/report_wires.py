@@ -37,7 +37,10 @@ def wire_uses(plan: Plan) -> list[WireUse]:
             if send.wire == wire.name
         )
         gradients = sum(exchange.wire_bytes + exchange.gather_bytes for exchange in exchanges)
-        if not exchanges and not activations:
+        gradients += sum(
+            gather.payload_bytes for one in plan.exchanges for gather in one.gathers if gather.wire == wire.name
+        )
+        if not gradients and not activations:
             continue
         uses.append(
             WireUse(

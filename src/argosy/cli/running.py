@@ -34,7 +34,7 @@ def run(
     wanted: `--plan`. trace: where the Perfetto trace goes. more: figures besides the usual ones. Raises ArgosyError
     when the run didn't finish, after the watcher was told.
     """
-    check_before(inputs, wishes.directory, wishes.port)
+    check_before(inputs, wishes.directory, wishes.port, trace)
     choice = choose(inputs, wanted)
     watcher.planned(inputs, choice)
     outcome = run_attempt(inputs, choice, wishes, watcher)

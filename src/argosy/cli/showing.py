@@ -18,7 +18,7 @@ from argosy.contracts.codec import encode
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.explain import marked, share_text, size_text
-from argosy.plan.explanation import Explanation, explanation
+from argosy.plan.explanation import Explanation, Form, explanation
 
 WIDTH = 110
 EASED_SHARE_MIN, BINDING_MAX, LEFT_OUT_MAX, CHOICES_MAX = 0.0005, 4, 5, 14
@@ -31,15 +31,23 @@ def show_plans(inputs: Inputs, plans: Sequence[Plan], told: Explanation | None, 
         typer.echo(encode(content | ({"explanation": told} if told else {})).decode())
         return
     screen = console(WIDTH)
-    print_plans(screen, inputs.job, inputs.fleet, plans)
+    print_plans(screen, inputs, plans)
     if told is not None:
         print_explanation(screen, told, plans[0])
 
 
-def explained(inputs: Inputs, shape: ModelShape, plan: Plan, *, runnable: bool) -> Explanation:
-    """Ask why a plan and not another. runnable: whether only what the trainer runs was asked for."""
-    links, measured = inputs.fleet.long_links, inputs.measured
-    return explanation(inputs.job, shape, inputs.classes, links, plan, measured=measured, runnable=runnable)
+def explained(inputs: Inputs, shape: ModelShape, plan: Plan, *, runnable: bool, form: Form | None) -> Explanation:
+    """Ask why a plan and not another. runnable, form: what alone was asked for."""
+    return explanation(
+        inputs.job,
+        shape,
+        inputs.classes,
+        inputs.fleet.long_links,
+        plan,
+        measured=inputs.measured,
+        runnable=runnable,
+        form=form,
+    )
 
 
 def print_explanation(screen: Console, told: Explanation, plan: Plan) -> None:

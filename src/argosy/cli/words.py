@@ -1,5 +1,7 @@
 """What several commands write alike: figures, counts, and the console they are printed on."""
 
+import os
+
 from rich.console import Console
 
 from argosy.contracts.plain import plain_text as plain_text
@@ -8,9 +10,10 @@ WIDTH = 100
 
 
 def console(width: int = WIDTH) -> Console:
-    """Make a console of the terminal's width; `width` columns where there is no terminal."""
+    """Make a console as wide as COLUMNS says, else as the terminal; `width` columns where there is neither."""
     made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=width)
+    told = made.is_terminal or os.environ.get("COLUMNS", "").isdecimal()
+    return made if told else Console(highlight=False, width=width)
 
 
 def counted(count: int, noun: str, nouns: str = "") -> str:

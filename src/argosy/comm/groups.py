@@ -98,8 +98,13 @@ def make_groups(plan: Plan, seat: Seat, timeout: timedelta) -> Groups:
 
 
 def phased_units(plan: Plan) -> frozenset[int]:
-    """Name the units whose gradients cross sites by phases."""
-    return frozenset(exchange.unit for exchange in plan.exchanges if exchange.phased)
+    """Name the units whose gradients cross sites by phases, if their holders stand in several.
+
+    With a sharded optimizer that is also where nothing is gathered over the exchange's own wire: by phases with one
+    holder a site, each of which updates all.
+    """
+    whole = plan.zero_stage == 1
+    return frozenset(e.unit for e in plan.exchanges if e.phased or (whole and e.gather_bytes <= 0))
 
 
 def phase(ranks: Ranks) -> str:

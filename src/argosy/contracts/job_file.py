@@ -57,6 +57,13 @@ def _one_or_many(value: Any) -> Any:
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_one_or_many)]
 
 
+def _named_chips(value: Any) -> Any:
+    """Refuse an empty list, which would allow no chip; leaving the key out allows any."""
+    if isinstance(value, list | tuple) and not value:
+        raise BadInputError("got []; name at least one chip, or leave the key out to allow any")
+    return value
+
+
 def _checked_name(value: Any) -> Any:
     """Refuse names that can't be a folder's name."""
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
@@ -182,7 +189,7 @@ class ChipsSection(Section):
 
     OTHER_NAMES: ClassVar = {"minimum": "min", "maximum": "max", "kinds": "allow"}
 
-    allow: Texts = ()
+    allow: Annotated[Texts, BeforeValidator(_named_chips)] = ()
     min: Positive = 1
     max: Positive | None = None
 

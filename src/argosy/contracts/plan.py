@@ -121,7 +121,8 @@ class Exchange:
     all-gather after the update carries over the same wire; else 0. hops: one-way delays that the algorithm pays.
     inside_ms: what phases inside sites add to an exchange across them, after the wire is free again; 0 for one flat
     ring through all. gathers: with ZeRO-1 by phases, one for each site of several holders, whose shards it gathers;
-    then gather_bytes is 0, for nothing crosses after the update.
+    then gather_bytes is 0, for nothing crosses after the update. Where neither gathers anything, as by phases with one
+    holder a site, nothing is sharded.
     """
 
     unit: int

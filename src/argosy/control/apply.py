@@ -17,6 +17,7 @@ from argosy.control.transitions import check_job, illegal
 from argosy.control.waiting import enter, leave, set_shape
 
 HOLDING = ("preparing", "running", "recovering", "stopping")
+TURNS = ("round", "moved")
 EARLY_SAMPLES = 32
 PERMILLE = 1000
 
@@ -267,6 +268,8 @@ def _attempt_gone(state: State, change: ch.AttemptGone) -> None:
     _count(state, attempt, -1)
     job = state.jobs[attempt.job]
     job.attempt = ""
+    if job.reason in TURNS:
+        job.turns_us += state.now_us - attempt.began_us
     if attempt.began_us < attempt.ends_us and attempt.has_end:
         ratio = (state.now_us - attempt.began_us) * PERMILLE // (attempt.ends_us - attempt.began_us)
         samples = [*state.early.get(job.claim.queue, []), min(PERMILLE, ratio)]

@@ -34,7 +34,7 @@ def start(work: Work, job: JobState, rung: Rung, parts: Parts) -> None:
     if job.id in work.state.reservations:
         work.change(Unreserved(job=job.id))
     limit_us = job.claim.time_limit_us
-    ends_us = FOREVER if limit_us is None else work.now_us + limit_us
+    ends_us = FOREVER if limit_us is None else work.now_us + max(1, limit_us - job.turns_us)
     name = f"{job.id}.{job.attempts + 1}"
     work.change(AttemptBegan(attempt=name, job=job.id, rung=rung, nodes=parts, ends_us=ends_us))
     work.change(JobMoved(job=job.id, to="preparing"))

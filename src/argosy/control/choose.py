@@ -78,6 +78,8 @@ class Ways:
 
 def choose(order: str, ways: Ways) -> list[int]:
     """Choose at most one way a job, so that all fit; those that are fixed are among them."""
+    if not (ways.open & (ways.takes <= ways.room_left).all(axis=1)).any():
+        return np.flatnonzero(ways.fixed).tolist()
     if order == "fifo":
         return _first_come(ways)
     if order == "makespan":

@@ -2,6 +2,8 @@
 
 import math
 
+import msgspec
+
 from argosy.contracts.event import (
     FleetDescribed,
     IntentChanged,
@@ -24,7 +26,6 @@ from argosy.control.change import (
     PoolAdded,
     TermSet,
 )
-from argosy.control.nodes import FOREVER
 from argosy.control.recover import LOST, drop_node, gather
 from argosy.control.windows import turn_windows
 from argosy.control.work import Work
@@ -121,11 +122,11 @@ def intent_changed(work: Work, event: IntentChanged) -> None:
     for name in event.nodes:
         number = _known(work, name)
         if number is not None:
-            empty_by_us = FOREVER
+            change = NodeIntended(node=number, intent=event.intent)
             if event.intent == "draining" and event.deadline_us is not None:
-                empty_by_us = max(event.deadline_us, work.now_us)
-                work.at(empty_by_us, "drain")
-            work.change(NodeIntended(node=number, intent=event.intent, empty_by_us=empty_by_us))
+                change = msgspec.structs.replace(change, empty_by_us=max(event.deadline_us, work.now_us))
+                work.at(change.empty_by_us, "drain")
+            work.change(change)
     work.want_pass()
 
 

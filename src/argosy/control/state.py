@@ -20,7 +20,7 @@ class JobState:
     """One job's life. id: `job-SEQ`. avoid: nodes it never gets again. spent: retries used, by who was to blame.
 
     done_tokens: reckoned from the rates of its rungs, up to ran_us, since when it runs at pace tokens a second.
-    exchanges: times it gave way at the end of a round.
+    exchanges: times it gave way at the end of a round; turns_us: what it ran before that, which counts in its limit.
     """
 
     id: str
@@ -47,6 +47,7 @@ class JobState:
     ran_us: int = 0
     pace: float = 0.0
     exchanges: int = 0
+    turns_us: int = 0
 
     def done_by(self, now_us: int) -> int:
         """Give the tokens it has trained by now."""

@@ -61,26 +61,28 @@ def serve_gathers(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
 
 
 def by_phases(
-    flat: Exchange, gradient_bytes: float, sites: Sequence[Gather], wires: Sequence[Wire], zero_stage: int = 0
+    flat: Exchange,
+    across_bytes: float,
+    inside: Sequence[Gather],
+    wires: Sequence[Wire],
+    *,
+    sites: int,
+    gathered: float = 0.0,
 ) -> Exchange:
     """Turn a flat exchange across sites into one by phases: summed inside each site, across, spread inside.
 
-    sites: what a gather inside each site carries, 0 bytes and hops where it has one holder; a scatter carries as much.
-    Across goes a ring of the sites' sums, 2 (k-1)/k of the bytes for k sites. Inside, a reduce-scatter goes before and
-    an all-gather after, the slowest site counts; with ZeRO-1 each member updates its shard in between, so the gather
-    follows the update. Where every site has one holder nothing runs inside, and a sharded exchange stays as it is.
+    across_bytes: of a ring of the sites' sums, 2 (k-1)/k of the gradient's for k sites. inside: what a reduce-scatter
+    carries in each site of several holders; as much is gathered afterwards, and the slowest site counts. gathered: with
+    ZeRO-1, where the gather follows the update, bytes of a parameter for each byte of its gradient; else 0.
     """
-    count = len(sites)
-    once_ms = max(scatter_ms(site, wires) for site in sites)
-    if zero_stage and once_ms <= 0:
-        return flat
+    once_ms = max((scatter_ms(one, wires) for one in inside), default=0.0)
     return replace(
         flat,
-        wire_bytes=2 * (count - 1) / count * gradient_bytes,
+        wire_bytes=across_bytes,
         gather_bytes=0.0,
-        hops=2 * (count - 1),
-        inside_ms=once_ms if zero_stage else 2 * once_ms,
-        gathers=tuple(site for site in sites if site.payload_bytes > 0) if zero_stage else (),
+        hops=2 * (sites - 1),
+        inside_ms=once_ms if gathered else 2 * once_ms,
+        gathers=tuple(replace(one, payload_bytes=gathered * one.payload_bytes) for one in inside) if gathered else (),
     )
 
 
@@ -93,12 +95,10 @@ def gather_inside(members: Sequence[tuple[int, int]], holders: int, unit_bytes: 
     return Gather(members=tuple(members), wire=wire.name, payload_bytes=payload_bytes, hops=holders - 1)
 
 
-def scatter_ms(gather: Gather, wires: Sequence[Wire]) -> float:
+def scatter_ms(phase: Gather, wires: Sequence[Wire]) -> float:
     """Time one phase inside a site on idle wires: a scatter, which carries what the gather does."""
-    if gather.payload_bytes <= 0:
-        return 0.0
-    wire = find_wire(wires, gather.wire)
-    return send_ms(wire, gather.payload_bytes) + gather.hops * wire.one_way_ms
+    wire = find_wire(wires, phase.wire)
+    return send_ms(wire, phase.payload_bytes) + phase.hops * wire.one_way_ms
 
 
 def with_inside(exchanges: Sequence[Exchange], served: Sequence[Served]) -> tuple[Served, ...]:

@@ -6,7 +6,7 @@ stages first; a stage lies within one node or on whole nodes. Must not know whet
 told which nodes to use.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import fields, replace
 from graphlib import CycleError, TopologicalSorter
@@ -16,6 +16,8 @@ from typing import TypeVar
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import Node
 from argosy.contracts.plan import Plan, RankPlace, Replica, Stage
+from argosy.plan.check import check_form
+from argosy.plan.explain import site_of
 
 T = TypeVar("T")
 Seat = tuple[int, int, Stage]
@@ -26,9 +28,8 @@ Spot = tuple[Node, int]
 
 def bind(plan: Plan, nodes: Sequence[Node]) -> Plan:
     """Place a plan on nodes; raises BadInputError when the nodes of a class lack the chips that it asks for."""
-    twice = [name for name, times in Counter(node.name for node in nodes).items() if times > 1]
-    if twice:
-        raise BadInputError(f"node {twice[0]} is given more than once; give every node once")
+    check_form(plan)
+    check_nodes(nodes)
     depths = [len(replica.stages) // plan.virtual_stages for replica in plan.replicas]
     seats = [(r, s, plan.replicas[r].stages[s]) for r, depth in enumerate(depths) for s in range(depth)]
     widths = [stage.width for _, _, stage in seats]
@@ -37,6 +38,22 @@ def bind(plan: Plan, nodes: Sequence[Node]) -> Plan:
     begins = dict(zip(order, accumulate((widths[index] for index in order), initial=0), strict=False))
     ranks = [range(begins[index], begins[index] + width) for index, width in enumerate(widths)]
     return replace(plan, replicas=ranked(plan, ranks), placement=tuple(rank_places(seats, spots, ranks, order)))
+
+
+def check_nodes(nodes: Sequence[Node]) -> None:
+    """Refuse a node that is given twice, one without chips, and one that is not in the site of its class."""
+    seen = set[str]()
+    for node in nodes:
+        if node.name in seen:
+            raise BadInputError(f"node {node.name} is given more than once; give every node once")
+        seen.add(node.name)
+        if node.chips < 1:
+            raise BadInputError(f"node {node.name} has {node.chips} chips; it needs at least 1")
+        if node.site != site_of(node.chip_class):
+            raise BadInputError(
+                f"node {node.name} is in {node.site}, its class {node.chip_class} in {site_of(node.chip_class)}; "
+                "a class is of one site"
+            )
 
 
 def taken_spots(
@@ -190,6 +207,6 @@ def lacking(plan: Plan, stage: Stage, nodes: Sequence[Node]) -> BadInputError:
     beside = width <= most or stage.tp == width
     how = f"{width} side by side on a node" if beside else f"{width} at a time on whole nodes"
     return BadInputError(
-        f"the plan asks for {asked} chips of {name}, {how}; the {len(given)} nodes given have {chips}; "
+        f"the plan asks for {asked:,} chips of {name}, {how}; the {len(given):,} nodes given have {chips:,}; "
         "plan again for these nodes or give more"
     )

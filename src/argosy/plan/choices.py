@@ -13,12 +13,11 @@ from argosy.contracts.plan import SCHEDULES, Plan
 from argosy.plan.drafts import Draft, refitted, sketch
 from argosy.plan.fit import choose_parts
 from argosy.plan.predict import time_draft
-from argosy.plan.search import Search, exchanged
+from argosy.plan.search import Search, exchanged, has_form
 from argosy.plan.traits import Traits, is_sound, traits
 
 # So many drafts are looked at for one that is otherwise, and so many of those are timed.
 LOOKED_AT, TIMED = 200, 3
-ZERO_STAGES = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +71,11 @@ def choices(asker: Asker, plan: Plan) -> tuple[Choice, ...]:
     drafts = asker.drafts(asker.used, LOOKED_AT)
     like = [draft for draft in drafts if traits(sketch(draft)) == here][:1]
     freedom = asker.search.freedom
-    sharded = [replace(draft, zero_stage=stage) for draft in like for stage in ZERO_STAGES]
+    stages = sorted({family.zero_stage for family in asker.search.families})
+    sharded = [replace(draft, zero_stage=stage) for draft in like for stage in stages]
     changed = [other for draft in sharded for other in exchanged(draft, freedom)]
     changed += [replace(draft, schedule=name) for draft in like for name in SCHEDULES]
-    sound = [draft for draft in changed if is_sound(sketch(draft))]
+    sound = [draft for draft in changed if has_form(draft, freedom) and is_sound(sketch(draft))]
     fitting = [draft for draft in map(refitted, sound) if draft is not None]
     there = [(draft, traits(sketch(draft))) for draft in [*drafts, *forced(asker, plan), *fitting]]
     large = [traits(sketch(draft)) for draft in sound if refitted(draft) is None]

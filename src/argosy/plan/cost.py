@@ -14,7 +14,7 @@ from argosy.model.memory import boundary_bytes, rank_parameters_apart
 from argosy.plan.alone import Alone, alone
 from argosy.plan.curves import wire_efficiency
 from argosy.plan.inside import context_ms, expert_ms, gather_ms, tensor_ms
-from argosy.plan.measured import Measured
+from argosy.plan.measured import Measured, profile_for
 from argosy.plan.setting import Setting, Way
 
 # Part of an exchange that shows although it runs beside the products that it belongs to, for both need the chip.
@@ -70,7 +70,7 @@ def unit_cost(setting: Setting, chip_class: ChipClass, unit: int, way: Way, weig
     weight_shards: ranks that share the unit's weights and gather them before use (ZeRO-3). The chip must have a peak
     for the precision.
     """
-    measured = profile_of(setting, chip_class)
+    measured = profile_for(setting.measured, chip_class)
     if measured:
         found = measured_cost(setting, measured, chip_class, unit, way)
     else:
@@ -88,12 +88,6 @@ def impossible(setting: Setting, reason: str) -> UnitCost:
     if len(setting.missing) < REASONS_MAX:
         setting.missing.setdefault(reason)
     return IMPOSSIBLE
-
-
-def profile_of(setting: Setting, chip_class: ChipClass) -> Measured | None:
-    """Give the profiles if they have a class's chip, which is then planned by them alone; emulated chips have none."""
-    measured = None if chip_class.emulated else setting.measured
-    return measured if measured and measured.covers(chip_class.chip.name) else None
 
 
 def measured_cost(setting: Setting, measured: Measured, chip_class: ChipClass, unit: int, way: Way) -> UnitCost:
@@ -152,7 +146,7 @@ def update_ms(setting: Setting, chip_class: ChipClass, units: tuple[int, ...], w
 
     As measured where the chip has a profile, else bytes moved / memory bandwidth.
     """
-    measured = profile_of(setting, chip_class)
+    measured = profile_for(setting.measured, chip_class)
     if measured:
         asked = (chip_class.chip.name, setting.precision, setting.sequence_length)
         return sum(measured.update_ms(*asked, setting.layout(unit, way)) for unit in units) / shards

@@ -14,6 +14,7 @@ TOKENS_PRICED = 1e12
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 # The hour of the end is told while it is less than this away.
 HOURS_TOLD_S = 2 * DAY_S
+CENT = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,11 @@ def money_text(dollars: float) -> str:
 
     >>> money_text(36_120), money_text(1_234.4), money_text(0.052)
     ('$36.1 k', '$1,234', '$0.052')
+    >>> money_text(0.0000012)
+    'under $0.01'
     """
+    if 0 < dollars < CENT:
+        return "under $0.01"
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if dollars >= limit:
             return f"${dollars / (1e3 if unit == 'k' else limit):,.3g} {unit}"

@@ -5,6 +5,7 @@ Only what the roofline multiplies peaks with stands here; it must not know model
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from argosy.contracts.fleet import Chip, ChipClass
 
@@ -27,21 +28,23 @@ class Curve:
     source: str
 
 
-# products of A100 and H100: fitted by benchmarks/planner_accuracy.py on published runs; see docs/costs.md.
+# products of A100 and H100: fitted on all published runs of the sets that benchmarks/planner_accuracy.py fits too; what
+# these curves say of those runs is in-sample. See docs/costs.md.
 CURVES = (
     Curve(
         chips=("a100-", "a800-"),
         products=0.725,
         attention=0.615,
-        source="fit on published runs of Megatron-LM (arXiv 2104.04473, 2205.05198) and MegaScale; attention: "
-        "FlashAttention-2, arXiv 2307.08691, 50 to 73 % of peak; wires and memory: FlagPerf's 78 and 85 %",
+        source="fit, all in sample, on published runs of Megatron-LM (arXiv 2104.04473, 2205.05198) and MegaScale; "
+        "attention: FlashAttention-2, arXiv 2307.08691, 50 to 73 % of peak; wires and memory: FlagPerf's 78 and 85 %",
     ),
     Curve(
         chips=("h100-", "h800-", "h200-", "gh200"),
         products=0.64,
         attention=0.34,
         start_ms=0.04,
-        source="fit on Megatron Core's and Llama 3's published runs; attention: FlashAttention-2 on H100, 335 TFLOPS",
+        source="fit, all in sample, on Megatron Core's and Llama 3's published runs; attention: FlashAttention-2 on "
+        "H100, 335 TFLOPS",
     ),
     Curve(
         chips=("ascend-",),
@@ -59,6 +62,8 @@ CURVES = (
         "taken as 0.9 of the former, as on A100",
     ),
 )
+# So many names of chips are looked up once.
+CHIPS_KEPT = 1024
 # No measurement: below the families that have one.
 PLAIN = Curve(chips=("",), products=0.6, attention=0.4, source="a guess below the families that were measured")
 
@@ -68,6 +73,12 @@ def curve_of(chip: Chip, curves: Iterable[Curve] = CURVES) -> Curve:
     return next((curve for curve in curves if chip.name.startswith(curve.chips)), PLAIN)
 
 
+@lru_cache(maxsize=CHIPS_KEPT)
+def wires_reached(name: str) -> float:
+    """Give the part of its wires' rate that a chip of a name reaches."""
+    return next((curve.wires for curve in CURVES if name.startswith(curve.chips)), PLAIN.wires)
+
+
 def wire_efficiency(chip_class: ChipClass) -> float:
     """Give the part of its wires' rate that a class's collectives and messages reach; emulated wires reach all."""
-    return 1.0 if chip_class.emulated else curve_of(chip_class.chip).wires
+    return 1.0 if chip_class.emulated else wires_reached(chip_class.chip.name)

@@ -5,7 +5,7 @@ Must not know which draft is better.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from argosy.plan.cost import gradient_bytes
 from argosy.plan.rings import Held, Ring, Setting, holder_of, make_ring
 from argosy.plan.schedules import choose_schedule
 from argosy.plan.shares import Kind, deal
-from argosy.plan.stages import stage_update_ms, stages_of
+from argosy.plan.stages import holding_stages, updated_stages
 from argosy.plan.templates import Template, crossing_streams, make_template, rejoined
 
 # The all-reduce of the gradient norm: there and back over the longest wire, and its start.
@@ -222,10 +222,7 @@ def make_replica(draft: Draft, plan: Plan, group: Group, shards: int) -> Replica
     """Make a replica of a group, with the time of its optimizer's step, sharded so."""
     template = group.template
     return Replica(
-        stages=tuple(
-            replace(stage, update_ms=stage_update_ms(draft.setting, plan, template, index, shards))
-            for index, stage in enumerate(stages_of(draft.setting, template))
-        ),
+        stages=updated_stages(draft.setting, plan, template, shards),
         microbatches=group.microbatches,
         microbatch_size=template.layout.microbatch_size,
         sends=template.sends,
@@ -237,12 +234,12 @@ def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tup
 
     owners: the group's index of each replica shown.
     """
-    held = [holding_stages(draft, plan, group) for group in draft.groups]
+    held = [holding_stages(draft.setting, plan, group.template) for group in draft.groups]
     rings: dict[object, Ring | None] = {}
     alike: dict[object, Exchange] = {}
     exchanges = []
     for unit in draft.setting.shape.units:
-        spots = tuple(tuple(stages[unit]) for stages in held)
+        spots = tuple(stages[unit] for stages in held)
         if spots not in rings:
             rings[spots] = ring_of(draft, spots, owners)
         ring, like = rings[spots], (spots, draft.setting.kind(unit))
@@ -271,15 +268,6 @@ def ring_of(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int
         hierarchical=draft.hierarchical,
         weight_bytes=draft.setting.numerics.weight_bytes,
     )
-
-
-def holding_stages(draft: Draft, plan: Plan, group: Group) -> Mapping[int, list[int]]:
-    """List for each unit the stages of a group's replicas that hold it."""
-    stages: dict[int, list[int]] = {}
-    for index, stage in enumerate(stages_of(draft.setting, group.template)):
-        for unit in plan.held_units(stage):
-            stages.setdefault(unit, []).append(index)
-    return stages
 
 
 def holders_of(group: Group, stages: Iterable[int]) -> list[Held]:

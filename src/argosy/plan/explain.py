@@ -41,7 +41,7 @@ def option_rows(plans: Sequence[Plan], goal: str) -> list[Row]:
 
 
 def option_names(plans: Sequence[Plan], goal: str) -> list[str]:
-    """Name options, each differently: the first by the goal, the others by what they are.
+    """Name options, each differently, by what they use; the first by the goal too.
 
     The cheapest is told where prices are shown.
     """
@@ -51,8 +51,9 @@ def option_names(plans: Sequence[Plan], goal: str) -> list[str]:
     classes = {name for plan in plans for name in plan_chips(plan)}
     names: list[str] = []
     for index, plan in enumerate(plans):
-        name = goal if index == 0 else option_name(plan, classes)
-        again = sum(other.split(", way ")[0] == name for other in names)
+        what = option_name(plan, classes)
+        name = f"{goal}: {what}" if index == 0 else what
+        again = sum(other.removeprefix(f"{goal}: ").split(", way ")[0] == what for other in names)
         names.append(f"{name}, way {again + 1}" if again else name)
     if cheapest is None:
         return names
@@ -72,7 +73,7 @@ def option_name(plan: Plan, classes: Collection[str]) -> str:
     if len(sites) > 1:
         return f"{' + '.join(sites)}, each chip in pipelines of its own"
     whole = [name for name in classes if site_of(name) == sites[0]]
-    return f"{sites[0]} alone" if len(used) == len(whole) else f"{' + '.join(used)} alone"
+    return f"{sites[0]} alone" if len(used) == len(whole) > 1 else f"{' + '.join(used)} alone"
 
 
 def site_of(chip_class: str) -> str:
@@ -96,7 +97,7 @@ def row(plan: Plan, option: str) -> Row:
         step=marked(time_text(told.step_ms), plan.emulated),
         tokens_per_second=marked(rate_text(told.tokens_per_second), plan.emulated),
         mfu=marked(share_text(told.mfu), plan.emulated),
-        cost="-" if cost is None or plan.emulated else f"{cost:,.0f}",
+        cost="-" if cost is None or plan.emulated else price_text(cost),
         efficiency=marked(share_text(told.efficiency), plan.emulated) if several else "-",
         long_link=crossing_text(plan),
     )
@@ -109,7 +110,7 @@ def summary_lines(plans: Sequence[Plan], goal: str, width: int = LINE_WIDTH) -> 
     """
     chosen, told = plans[0], predicted(plans[0])
     count = len(chosen.replicas)
-    virtual = f", {chosen.virtual_stages} virtual stages a place" if chosen.virtual_stages > 1 else ""
+    virtual = f", {chosen.virtual_stages} virtual stages each" if chosen.virtual_stages > 1 else ""
     zero = f", {SHARDED[chosen.zero_stage]}" if chosen.zero_stage else ""
     lines = [f"{goal}, {count:,} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{virtual}{zero}:"]
     lines += replica_lines(chosen, width)
@@ -131,12 +132,12 @@ def replica_lines(plan: Plan, width: int = LINE_WIDTH) -> list[str]:
         key = tuple(replace(stage, ranks=()) for stage in replica.stages)
         likes.setdefault(key, []).append(replica)
     shown = list(likes.values())[:LINES_MAX]
-    texts = [replica_texts(alike) for alike in shown]
-    pure = [text for text, alike in zip(texts, shown, strict=True) if len(class_runs(alike[0])) == 1]
+    texts = [replica_texts(alike, plan.virtual_stages) for alike in shown]
+    pure = [text for text, alike in zip(texts, shown, strict=True) if len(class_runs(plan.places(alike[0]))) == 1]
     widths = [max(len(text[column]) for text in pure or texts) for column in range(len(texts[0]))]
     lines = []
     for text, alike in zip(texts, shown, strict=True):
-        lines += aligned(text, widths, width) if text in pure else mixed_lines(text, alike[0], widths[0])
+        lines += aligned(text, widths, width) if text in pure else mixed_lines(plan, text, alike[0], widths[0])
     more = [f"  and {len(likes) - LINES_MAX} more kinds"] if len(likes) > LINES_MAX else []
     return [line.rstrip() for line in lines] + more
 
@@ -149,14 +150,14 @@ def aligned(text: Sequence[str], widths: Sequence[int], width: int) -> list[str]
     return ["  " + "   ".join([head, *rest[:2]]), " " * (widths[0] + 5) + "   ".join(rest[2:])]
 
 
-def mixed_lines(text: Sequence[str], replica: Replica, width: int) -> list[str]:
-    """Write replicas that run through several classes: what they share, then a line for each run of stages."""
-    stages = replica.stages
+def mixed_lines(plan: Plan, text: Sequence[str], replica: Replica, width: int) -> list[str]:
+    """Write replicas that run through several classes: what they share, then a line for each run of places."""
+    stages, places = replica.stages, plan.places(replica)
     ways = {way_text(stage) for stage in stages}
     same = f"{ways.pop()}, " if len(ways) == 1 else ""
-    lines = [f"  {text[0].rjust(width)}   {same}{len(stages)} stages, {text[3]}"]
-    for first, end in class_runs(replica):
-        run = stages[first:end]
+    lines = [f"  {text[0].rjust(width)}   {same}{staged_text(len(places), plan.virtual_stages)}, {text[3]}"]
+    for first, end in class_runs(places):
+        run = [stage for index, stage in enumerate(stages) if first <= index % len(places) < end]
         which = f"stages {first + 1}-{end}" if end - first > 1 else f"stage {end}"
         cut = layers_text(run)
         way = "" if same else f"{way_text(run[0])}, "
@@ -166,11 +167,20 @@ def mixed_lines(text: Sequence[str], replica: Replica, width: int) -> list[str]:
     return lines
 
 
-def class_runs(replica: Replica) -> list[tuple[int, int]]:
-    """List the runs of stages of one class in a replica: first stage and the one after the last."""
+def staged_text(places: int, virtual_stages: int) -> str:
+    """Count the stages of a pipeline: places, which may have several virtual stages each.
+
+    >>> staged_text(1, 1), staged_text(4, 2)
+    ('1 stage', '4 stages x 2 virtual')
+    """
+    return f"{places} stage{'s' if places > 1 else ''}{f' x {virtual_stages} virtual' if virtual_stages > 1 else ''}"
+
+
+def class_runs(stages: Sequence[Stage]) -> list[tuple[int, int]]:
+    """List the runs of stages of one class: first stage and the one after the last."""
     runs: list[tuple[int, int]] = []
-    for index, stage in enumerate(replica.stages):
-        if runs and replica.stages[runs[-1][0]].chip_class == stage.chip_class:
+    for index, stage in enumerate(stages):
+        if runs and stages[runs[-1][0]].chip_class == stage.chip_class:
             runs[-1] = (runs[-1][0], index + 1)
         else:
             runs.append((index, index + 1))
@@ -181,7 +191,8 @@ def layers_text(stages: Sequence[Stage]) -> str:
     """Say how many layers stages hold: each if they are few, else the fewest and the most."""
     layers = [stage.end_layer - stage.first_layer for stage in stages]
     if len(layers) > LAYERS_LISTED_MAX:
-        return f"{min(layers)} to {max(layers)} layers"
+        few, many = min(layers), max(layers)
+        return f"{few} layer{'' if few == 1 else 's'} each" if few == many else f"{few} to {many} layers"
     return f"{'+'.join(map(str, layers))} layer{'' if sum(layers) == 1 else 's'}"
 
 
@@ -191,10 +202,10 @@ def fullest_text(stages: Sequence[Stage]) -> str:
     return f"{size_text(fullest.memory_gb)} of {size_text(fullest.memory_limit_gb)} GB"
 
 
-def replica_texts(alike: Sequence[Replica]) -> tuple[str, ...]:
+def replica_texts(alike: Sequence[Replica], virtual_stages: int = 1) -> tuple[str, ...]:
     """Describe replicas of like stages: how many, their chips, how they are cut, micro-batches, memory."""
     stages, size = alike[0].stages, alike[0].microbatch_size
-    staged = f"{len(stages)} stage{'s' if len(stages) > 1 else ''} of {layers_text(stages)}"
+    staged = f"{staged_text(len(stages) // virtual_stages, virtual_stages)} of {layers_text(stages)}"
     fewest, most = (pick(replica.microbatches for replica in alike) for pick in (min, max))
     counted = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return (
@@ -315,6 +326,17 @@ def rate_text(per_second: float) -> str:
         if per_second >= limit:
             return f"{per_second / (1e3 if unit == ' k' else limit):.2f}{unit}"
     return f"{per_second:,.0f}"
+
+
+def price_text(dollars: float) -> str:
+    """Write a price without cents where they don't matter.
+
+    >>> price_text(62_288.4), price_text(3.2), price_text(0.00012)
+    ('62,288', '3.2', 'under 0.01')
+    """
+    if dollars >= 100:
+        return f"{dollars:,.0f}"
+    return f"{dollars:.2g}" if dollars >= 0.01 or dollars <= 0 else "under 0.01"
 
 
 def bytes_text(count: float) -> str:

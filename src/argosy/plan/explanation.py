@@ -14,6 +14,7 @@ from argosy.model.shape import ModelShape
 from argosy.plan.choices import Asker, Choice, best_step_ms, choices
 from argosy.plan.fit import usable_classes
 from argosy.plan.limits import Eased, Room, eased_limits, rooms
+from argosy.plan.question import Form as Form
 from argosy.plan.question import Measured, make_search
 
 BUBBLE, EXCHANGE = "bubble on ", "gradient exchange "
@@ -47,8 +48,9 @@ def explanation(
     *,
     measured: Measured | None = None,
     runnable: bool = False,
+    form: Form | None = None,
 ) -> Explanation:
-    """Explain a plan of a job by asking for others. measured, runnable: as for `plan_job`."""
+    """Explain a plan of a job by asking for others. measured, runnable, form: as for `plan_job`."""
     usable, refusals = usable_classes(job, classes)
     chips = Counter[str]()
     for replica in plan.replicas:
@@ -57,7 +59,7 @@ def explanation(
 
     def asker(given: Sequence[ChipClass]) -> Asker:
         # A search remembers classes by name, so other classes need others.
-        search = make_search(job, shape, long_links, plan.fleet, measured, runnable=runnable)
+        search = make_search(job, shape, long_links, plan.fleet, measured, runnable=runnable, form=form)
         used = (replace(c, nodes=-(-chips[c.name] // c.chips_per_node)) for c in given if chips[c.name])
         return Asker(search=search, job=job, classes=tuple(given), used=tuple(used))
 

@@ -33,24 +33,25 @@ def usable_classes(job: Job, classes: Sequence[ChipClass]) -> tuple[list[ChipCla
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}"
             raise BadInputError(f"chips.allow: the fleet has no {name!r}; {hint} (`argosy fleet show` lists them)")
-    usable, refusals = [], []
-    for chip_class in classes:
-        if job.chips.allow and chip_class.chip.name not in job.chips.allow:
-            continue
-        if not peak_tflops(chip_class.chip, job.train.precision):
-            refusals.append(missing_peak(chip_class.chip, job.train.precision))
-        elif chip_class.chip.memory_gb is None:
-            refusals.append(f"{chip_class.chip.name} has no memory_gb in the catalogue; add it in a catalogue file")
-        elif chip_class.nic_gbps <= 0 and chip_class.nodes > 1:
-            refusals.append(
-                f"{chip_class.name} has {chip_class.nodes} nodes and no network; give nics in the fleet file"
-            )
-        elif job.objective.power_kw is not None and chip_class.chip.tdp_w is None:
-            refusals.append(f"{chip_class.chip.name} has no tdp_w in the catalogue, which objective.power needs")
-        else:
-            usable.append(chip_class)
+    allowed = [c for c in classes if not job.chips.allow or c.chip.name in job.chips.allow]
+    refusals = {c.name: refusal_of(job, c) for c in allowed}
+    usable = [c for c in allowed if not refusals[c.name]]
     check_prices(job, usable)
-    return usable, list(dict.fromkeys(refusals))
+    return usable, [text for text in dict.fromkeys(refusals.values()) if text]
+
+
+def refusal_of(job: Job, chip_class: ChipClass) -> str:
+    """Say why a class can't be planned for; empty when it can."""
+    chip = chip_class.chip
+    if not peak_tflops(chip, job.train.precision):
+        return missing_peak(chip, job.train.precision)
+    if chip.memory_gb is None:
+        return f"{chip.name} has no memory_gb in the catalogue; add it in a catalogue file"
+    if chip_class.nic_gbps <= 0 and chip_class.nodes > 1:
+        return f"{chip_class.name} has {chip_class.nodes:,} nodes and no network; give nics in the fleet file"
+    if job.objective.power_kw is not None and chip.tdp_w is None:
+        return f"{chip.name} has no tdp_w in the catalogue, which objective.power needs"
+    return ""
 
 
 def check_batch(batch: int, microbatch_size: int | None) -> None:
@@ -59,7 +60,7 @@ def check_batch(batch: int, microbatch_size: int | None) -> None:
         return
     near = max(size for size in range(1, microbatch_size) if batch % size == 0)
     raise BadInputError(
-        f"train.microbatch_size {microbatch_size} does not go into train.global_batch_size {batch}; {near} does, "
+        f"train.microbatch_size {microbatch_size:,} does not go into train.global_batch_size {batch:,}; {near:,} does, "
         "or leave it out"
     )
 
@@ -127,7 +128,9 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
         return NeverFitsError(f"{job.model} can't be planned on any chip of this fleet:{because or ' it has none'}")
     if have < job.chips.minimum:
         kinds = ", ".join(dict.fromkeys(chip_class.chip.name for chip_class in classes))
-        return NeverFitsError(f"chips.min asks for {job.chips.minimum} chips; the fleet has {have} ({kinds}){because}")
+        return NeverFitsError(
+            f"chips.min asks for {job.chips.minimum:,} chips; the fleet has {have:,} ({kinds}){because}"
+        )
     most = job.chips.maximum or have
     batch = job.train.global_batch_size
     if job.objective.power_kw is not None:
@@ -139,22 +142,22 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
         return NeverFitsError(f"{job.model} can't be planned: no way to lay it out has all its times:{because}")
     if need_gb <= limit_gb:
         return NeverFitsError(
-            f"{job.model} fits in memory but no plan uses the {job.chips.minimum} chips that chips.min asks for with a "
-            f"global_batch_size of {job.train.global_batch_size}; lower chips.min or raise the batch{because}"
+            f"{job.model} fits in memory but no plan uses the {job.chips.minimum:,} chips that chips.min asks for with "
+            f"a global_batch_size of {job.train.global_batch_size:,}; lower chips.min or raise the batch{because}"
         )
-    fleets = [f"{chips} {c.chip.name}" for c in unlike(classes) if (chips := smallest_chips(search, c, batch))]
+    fleets = [f"{chips:,} {c.chip.name}" for c in unlike(classes) if (chips := smallest_chips(search, c, batch))]
     smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else TOO_LARGE
-    smallest += f" chips.max is {job.chips.maximum}." if fleets and job.chips.maximum is not None else ""
+    smallest += f" chips.max is {job.chips.maximum:,}." if fleets and job.chips.maximum is not None else ""
     return NeverFitsError(
-        f"{job.model} does not fit: the best split needs {need_gb:.3g} GB on its fullest rank, "
-        f"{chip_class.chip.name} has {limit_gb:g}. {smallest}{because}"
+        f"{job.model} does not fit: the best split needs {need_gb:,.4g} GB on its fullest rank, "
+        f"{chip_class.chip.name} has {limit_gb:,g}. {smallest}{because}"
     )
 
 
 def too_weak(search: Search, job: Job, classes: Sequence[ChipClass], because: str) -> NeverFitsError:
     """Say that no plan stays within the power, and which fleets would do with how much."""
     found = {c.chip.name: (smallest_chips(search, c, job.train.global_batch_size), c) for c in unlike(classes)}
-    fleets = [f"{n} {name} ({n * (c.chip.tdp_w or 0.0) / 1e3:,.3g} kW)" for name, (n, c) in found.items() if n]
+    fleets = [f"{n:,} {name} ({n * (c.chip.tdp_w or 0.0) / 1e3:,.3g} kW)" for name, (n, c) in found.items() if n]
     smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else TOO_LARGE
     return NeverFitsError(
         f"no plan of {job.model} stays within objective.power of {job.objective.power_kw:,.4g} kW. {smallest}{because}"
@@ -181,6 +184,13 @@ def least_gb(search: Search, part: Part, batch: int) -> float:
         for zero_stage in zero_stages(search, layout.depth, ranks):
             needs.append(needed_gb(search.base.setting, replace(least, zero_stage=zero_stage, shards=ranks)))
     return min(needs)
+
+
+def holds_alone(search: Search, chip_class: ChipClass, batch: int) -> bool:
+    """Tell whether some layout that the search would try fits in memory on one class alone."""
+    return least_gb(search, Part(chip_class=chip_class, chips=chip_class.chips), batch) <= (
+        chip_class.chip.memory_gb or 0.0
+    )
 
 
 def zero_stages(search: Search, depth: int, ranks: int) -> list[int]:

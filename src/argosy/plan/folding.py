@@ -4,10 +4,10 @@ Like replicas are those of equal stages and micro-batches that stand side by sid
 Must not know what a plan is for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from argosy.contracts.plan import Plan
+from argosy.contracts.plan import Exchange, Plan
 
 Members = tuple[tuple[int, int], ...]
 
@@ -25,15 +25,12 @@ def fold(plan: Plan) -> Folded:
     begins = _begins(plan)
     ends = [*begins[1:], len(plan.replicas)]
     number = {begun: index for index, begun in enumerate(begins)}
-    shown = {
-        exchange.members: tuple((number[r], s) for r, s in exchange.members if r in number)
-        for exchange in plan.exchanges
-    }
+    shown = {members: tuple((number[r], s) for r, s in members if r in number) for members in groups_of(plan.exchanges)}
     return Folded(
         plan=replace(
             plan,
             replicas=tuple(plan.replicas[begun] for begun in begins),
-            exchanges=tuple(replace(exchange, members=shown[exchange.members]) for exchange in plan.exchanges),
+            exchanges=tuple(regrouped(exchange, shown) for exchange in plan.exchanges),
         ),
         counts=tuple(end - begun for begun, end in zip(begins, ends, strict=True)),
     )
@@ -44,15 +41,24 @@ def unfold(folded: Folded) -> Plan:
     if set(folded.counts) == {1}:
         return folded.plan
     owners = [index for index, count in enumerate(folded.counts) for _ in range(count)]
-    members: dict[Members, Members] = {}
-    for exchange in folded.plan.exchanges:
-        if exchange.members not in members:
-            members[exchange.members] = spread(exchange.members, owners)
+    members = {shown: spread(shown, owners) for shown in groups_of(folded.plan.exchanges)}
     return replace(
         folded.plan,
         replicas=tuple(folded.plan.replicas[owner] for owner in owners),
-        exchanges=tuple(replace(exchange, members=members[exchange.members]) for exchange in folded.plan.exchanges),
+        exchanges=tuple(regrouped(exchange, members) for exchange in folded.plan.exchanges),
     )
+
+
+def groups_of(exchanges: Sequence[Exchange]) -> list[Members]:
+    """List the members of exchanges and of their gathers, each group once."""
+    groups = [group for e in exchanges for group in (e.members, *(gather.members for gather in e.gathers))]
+    return list(dict.fromkeys(groups))
+
+
+def regrouped(exchange: Exchange, members: Mapping[Members, Members]) -> Exchange:
+    """Give an exchange and its gathers other members."""
+    gathers = tuple(replace(gather, members=members[gather.members]) for gather in exchange.gathers)
+    return replace(exchange, members=members[exchange.members], gathers=gathers)
 
 
 def spread(members: Members, owners: Sequence[int]) -> Members:
@@ -66,7 +72,7 @@ def spread(members: Members, owners: Sequence[int]) -> Members:
 def _begins(plan: Plan) -> list[int]:
     """List where each run of like replicas begins; where members don't fit runs, every replica is one of its own."""
     stages_of: list[list[tuple[int, ...]]] = [[] for _ in plan.replicas]
-    for members in dict.fromkeys(exchange.members for exchange in plan.exchanges):
+    for members in groups_of(plan.exchanges):
         found: dict[int, list[int]] = {}
         for r, s in members:
             found.setdefault(r, []).append(s)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argosy.contracts.fleet import LongLink
+from argosy.plan.exposed import exposed_ms
 from argosy.plan.grid import Family, Freedom, Grid, Part, make_grid
 from argosy.plan.layouts import Layout
 from argosy.plan.places import may_hold
-from argosy.plan.rings import exposed_ms
 from argosy.plan.setting import Setting
 from argosy.plan.tables import worked
 from argosy.plan.templates import Template, make_template

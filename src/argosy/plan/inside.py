@@ -1,7 +1,7 @@
 """What the chips of one stage send one another for a unit: TP, CP and EP exchanges, and gathered weights.
 
-Rings over the scale-up link while a group stays in its node, over the chips' own network ports where it does not. Must
-not know pipelines or other stages.
+Rings over the scale-up link while a group stays in its node, over its chips' network ports where it does not. Must not
+know pipelines or other stages.
 """
 
 from argosy.contracts.fleet import ChipClass
@@ -81,12 +81,21 @@ def layers_of(shape: ModelShape, unit: int) -> int:
 def gather_ms(
     shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit: int, split: Split, shards: int
 ) -> float:
-    """Time the gathering of a unit's weights from all that share them (ZeRO-3), as a ring; scattering takes as long."""
+    """Time the gathering of a unit's weights from all that share them (ZeRO-3), as a ring; scattering takes as long.
+
+    A collective library sends over the ports of all members in a node at once, so where members are in several nodes
+    the ring has all those ports (nccl-tests, PERFORMANCE.md: bus bandwidth); few of its edges leave a node.
+    """
     if shards == 1:
         return 0.0
-    bytes_whole = rank_parameters(shape, unit, split.tp, split.ep) * numerics.compute_bytes
-    rate, delay_ms = _edge(chip_class, split.tp * shards)
-    return _sent_ms(bytes_whole * (shards - 1) / shards, rate) + (shards - 1) * delay_ms
+    sent_bytes = rank_parameters(shape, unit, split.tp, split.ep) * numerics.compute_bytes * (shards - 1) / shards
+    near = min(shards, max(1, chip_class.chips_per_node // split.tp))
+    rate, nodes = scale_up_gbytes_s(chip_class), -(-shards // near)
+    if nodes == 1:
+        return _sent_ms(sent_bytes, rate) + (shards - 1) * SCALE_UP_ONE_WAY_MS
+    ports = chip_gbps(chip_class) / GBITS_PER_GBYTE * near
+    delay_ms = (nodes - 1) * SITE_ONE_WAY_MS + (shards - nodes) * SCALE_UP_ONE_WAY_MS
+    return _sent_ms(sent_bytes, min(rate, ports) if near > 1 else ports) + delay_ms
 
 
 def _edge(chip_class: ChipClass, span: int) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from argosy.contracts.codec import decode
 from argosy.contracts.errors import BadInputError
+from argosy.contracts.fleet import ChipClass
 from argosy.contracts.profile import Profile, ProfileEntry, ProfileTable
 from argosy.plan.profiles import known
 
@@ -48,14 +49,10 @@ class Measured:
             (e.update_ms for other, e in table.items() if other[:SPLIT_ALIKE] == layout[:SPLIT_ALIKE]), math.inf
         )
 
-    def activation_bytes(self, precision: str, sequence_length: int, layout: Layout) -> int | None:
-        """Give the most that a micro-batch was seen to keep for a unit, on any chip; None where nobody looked."""
-        found = [
-            entry.activation_bytes
-            for (_, dtype, length), table in self.entries.items()
-            if (dtype, length) == (precision, sequence_length) and (entry := table.get(layout))
-        ]
-        return max((amount for amount in found if amount is not None), default=None)
+    def activation_bytes(self, chip: str, precision: str, sequence_length: int, layout: Layout) -> int | None:
+        """Give what a micro-batch was seen to keep for a unit on a chip; None where nobody looked."""
+        entry = self.entry(chip, precision, sequence_length, layout)
+        return entry.activation_bytes if entry else None
 
     def hole(self, chip: str, precision: str, sequence_length: int, layout: Layout) -> str:
         """Name an entry that is missing, and what was measured instead."""
@@ -96,6 +93,12 @@ def read_measured(texts: Iterable[tuple[str, str]], chips: Sequence[str]) -> Mea
                     raise BadInputError(f"{where}.entries[{index}]: {entry.unit} laid out so is there twice; keep one")
                 into[layout] = entry
     return Measured(entries=merged)
+
+
+def profile_for(measured: Measured | None, chip_class: ChipClass) -> Measured | None:
+    """Give the profiles if they have a class's chip, which is then planned by them alone; emulated chips have none."""
+    found = None if chip_class.emulated else measured
+    return found if found and found.covers(chip_class.chip.name) else None
 
 
 def layout_of(entry: ProfileEntry) -> Layout:

@@ -15,6 +15,7 @@ from argosy.model.memory import (
     state_bytes,
     workspace_bytes,
 )
+from argosy.plan.measured import profile_for
 from argosy.plan.schedules import held_microbatches
 from argosy.plan.setting import Setting, Way
 
@@ -55,8 +56,16 @@ def place_holding(
     return Holding(way=way, held=held, **shards)
 
 
-def unit_gb(setting: Setting, unit: int, holding: Holding) -> float:
-    """Give what a unit keeps through a step: weights, gradients, buffers, optimizer, activations; 10^9 bytes."""
+def unit_gb(setting: Setting, chip_class: ChipClass, unit: int, holding: Holding) -> float:
+    """Give what a unit keeps through a step on a class: its state, and activations in flight; 10^9 bytes."""
+    key = ("activation", chip_class.name, unit, holding.way)
+    if key not in setting.tables:
+        setting.tables[key] = kept_bytes(setting, chip_class, unit, holding.way)
+    return state_gb(setting, unit, holding) + with_gaps(holding.held * setting.tables[key])
+
+
+def state_gb(setting: Setting, unit: int, holding: Holding) -> float:
+    """Give what a unit keeps whatever is in flight: weights, gradients, buffers, optimizer; 10^9 bytes."""
     way = holding.way
     state_key = ("state", unit, way.tp, way.ep, holding.shards)
     if state_key not in setting.tables:
@@ -70,17 +79,18 @@ def unit_gb(setting: Setting, unit: int, holding: Holding) -> float:
             gradient_shards=holding.gradient_shards,
             weight_shards=holding.weight_shards,
         ).total
-    key = ("activation", unit, way)
-    if key not in setting.tables:
-        setting.tables[key] = kept_bytes(setting, unit, way)
-    return with_gaps(setting.tables[state_key] + holding.held * setting.tables[key])
+    return with_gaps(setting.tables[state_key])
 
 
-def kept_bytes(setting: Setting, unit: int, way: Way) -> int:
-    """Give what a micro-batch keeps for a unit from forward to backward: as measured, else by the formulas."""
-    if setting.measured:
-        asked = (setting.precision, setting.sequence_length, setting.layout(unit, way))
-        if (seen := setting.measured.activation_bytes(*asked)) is not None:
+def kept_bytes(setting: Setting, chip_class: ChipClass, unit: int, way: Way) -> int:
+    """Give what a micro-batch keeps for a unit from forward to backward.
+
+    As measured where the chip has a profile that says so, else by the formulas.
+    """
+    measured = profile_for(setting.measured, chip_class)
+    if measured:
+        asked = (chip_class.chip.name, setting.precision, setting.sequence_length, setting.layout(unit, way))
+        if (seen := measured.activation_bytes(*asked)) is not None:
             return seen
     return activation_bytes(setting.shape, unit, setting.numerics, setting.split(way), way.recompute)
 
@@ -104,10 +114,10 @@ def ends_gb(setting: Setting, chip_class: ChipClass, first: bool, last: bool, ho
     total = 0.0 if chip_class.emulated else RUNTIME_GB
     work = max(workspace_gb(setting, layer, holding) for layer in set(setting.kinds))
     if first:
-        total += unit_gb(setting, EMBEDDING, holding)
+        total += unit_gb(setting, chip_class, EMBEDDING, holding)
     if last:
         head = setting.shape.num_layers
-        total += unit_gb(setting, head, holding)
+        total += unit_gb(setting, chip_class, head, holding)
         work = max(work, workspace_gb(setting, head, holding))
     if last and not first:
         copied = copied_embedding_bytes(

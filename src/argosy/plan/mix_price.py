@@ -1,22 +1,17 @@
-"""Finds the cheapest replicas at given prices of chips: the pricing step of the mix's linear program.
+"""Finds the cheapest replicas at given prices of chips: the pricing step of the bound's linear program.
 
 Dynamic programming over (stages from the last, first layer, choice), once for each limit on the slowest stage,
-compiled. For chosen classes of chips, the exact cut of layers by the same rules. Must not know how replicas are
-combined.
+compiled. Must not know how replicas are combined.
 """
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from argosy.contracts.compiled import compiled
 from argosy.plan.mix_store import Kind
-from argosy.plan.mix_tables import Choice, Floats, Integers, MixProblem, MixTable
+from argosy.plan.mix_tables import Floats, Integers, MixProblem, MixTable
 
 # Limits on the slowest stage that are tried between the quickest possible and the longest useful one.
 GRID = 24
-# The same for chosen classes of chips, from the limit at which they would all be busy to so many times that.
-CUT_GRID, CUT_RANGE = 48, 3.0
 # Depths in a row that may be no cheaper before deeper pipelines are given up.
 DEPTHS_WORSE = 3
 
@@ -129,39 +124,6 @@ def _cheapest(
     return cheapest, depths, ends, picks
 
 
-@compiled
-def _cut(
-    times: Floats, held: Floats, room: Floats, weights: Floats, most: Floats, limits: Floats
-) -> tuple[Floats, Integers]:
-    """For each limit on the slowest stage: the least sum of stages' times, and where they end.
-
-    times, held: by (stage, first layer, end); room, most: bytes and weights by stage.
-    """
-    stages, layers = times.shape[0], times.shape[1] - 1
-    sums, ends = np.full(len(limits), np.inf), np.zeros((len(limits), stages), np.int64)
-    end_of = np.zeros((stages, layers + 1), np.int64)
-    for point in range(len(limits)):
-        rest = np.full(layers + 1, np.inf)
-        rest[layers] = 0.0
-        for stage in range(stages - 1, -1, -1):
-            new = np.full(layers + 1, np.inf)
-            for first in range(stage, layers if stage else 1):
-                for end in range(first + 1, layers + 1):
-                    if held[stage, first, end] > room[stage] or weights[end] - weights[first] > most[stage]:
-                        break
-                    time = times[stage, first, end]
-                    if time <= limits[point] and time + rest[end] < new[first]:
-                        new[first], end_of[stage, first] = time + rest[end], end
-            rest = new
-        sums[point] = rest[0]
-        first = 0
-        if np.isfinite(rest[0]):
-            for stage in range(stages):
-                first = end_of[stage, first]
-                ends[point, stage] = first
-    return sums, ends
-
-
 class Pricer:
     """Prices replicas of one micro-batch size."""
 
@@ -219,40 +181,7 @@ class Pricer:
         limits = np.geomspace(self.shortest_s, longest_s, GRID)
         return list(dict.fromkeys(self.cheapest(prices, most, (self.table.microbatch_size / limits, limits))[1]))
 
-    def cuts(self, choices: Sequence[Choice], most: Floats, times: Sequence[float]) -> list[Kind]:
-        """Cut layers for these choices so that most is done in each time, counting parts of micro-batches or not."""
-        table, count = self.table, len(choices)
-        picked = [table.choices.index(choice) for choice in choices]
-        seconds, state, stored, weights = self._before
-        kept = state[picked] + np.arange(count, 0, -1)[:, None] * stored[picked]
-        held = kept[:, None, :] - kept[:, :, None]
-        busy_s = 1 / float((1 / seconds[picked, -1]).sum())
-        limits = np.geomspace(busy_s, CUT_RANGE * max(busy_s, self.shortest_s), CUT_GRID)
-        stage_times = _stage_times(self.problem, table, picked)
-        sums, ends = _cut(stage_times, held, self._room[picked], weights, most[picked], limits)
-        found = []
-        for time in times:
-            parts = 1 + (time - sums) / limits
-            for done in (parts, np.floor(parts)):
-                best = int(np.lexsort((sums, -done))[0])
-                if np.isfinite(sums[best]) and done[best] >= 1:
-                    found.append(self._kind(np.array(picked), ends[best]))
-        return list(dict.fromkeys(found))
-
 
 def _before(values: Floats) -> Floats:
     """Sum values by (choice, layer) over the layers before each, and over all."""
     return np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)
-
-
-def _stage_times(problem: MixProblem, table: MixTable, picked: Sequence[int]) -> Floats:
-    """Time every span on every stage, messages included, by (stage, first layer, end)."""
-    count, before = len(picked), _before(table.layer_s)[list(picked)]
-    times = before[:, None, :] - before[:, :, None]
-    for stage in range(count - 1):
-        near, far = picked[stage], picked[stage + 1]
-        first = problem.first_factor(count) if stage == 0 else 1.0
-        last = problem.last_factor if stage == count - 2 else 1.0
-        times[stage] += first * table.forward_s[None, :, near, far]
-        times[stage + 1] += last * table.backward_s[:, None, near, far]
-    return times

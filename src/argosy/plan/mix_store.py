@@ -1,4 +1,4 @@
-"""Keeps the kinds of replicas that a search has found, with their numbers as arrays.
+"""Keeps the kinds of replicas that the bound's linear program has found, with their numbers as arrays.
 
 Must not know how they were found or what they are chosen for.
 """
@@ -22,40 +22,20 @@ class Column:
     pace: Pace
     chips: Floats
 
-    def microbatches(self, seconds: float) -> int:
-        """Count the whole micro-batches it does in so many seconds."""
-        left_s = seconds - self.pace.fill_s
-        return int(left_s / self.pace.slowest_s + 1e-9) + 1 if left_s >= 0 else 0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The numbers of many kinds of replicas, by kind; chips, weights and degrees also by class of chips.
-
-    weights: of the heaviest stage; degrees: the smallest TP degree; 0 and infinite where a class isn't used.
-    """
+    """The numbers of many kinds of replicas, by kind; chips also by class of chips."""
 
     size: Floats
     fill_s: Floats
     slowest_s: Floats
     chips: Floats
-    weights: Floats
-    degrees: Floats
 
     def worth(self, seconds: float) -> Floats:
         """Give the samples that each trains in so many seconds, counting parts of micro-batches."""
         left_s = seconds - self.fill_s
         return np.where(left_s >= 0, self.size * (1 + left_s / self.slowest_s), 0.0)
-
-    def whole(self, seconds: float) -> Floats:
-        """Give the samples that each trains in so many seconds in whole micro-batches."""
-        left_s = seconds - self.fill_s
-        return np.where(left_s >= 0, self.size * (1 + np.floor(left_s / self.slowest_s + 1e-9)), 0.0)
-
-    def excess(self, seconds: float, prices: Floats) -> Floats:
-        """Give what each is worth for the price of its chips, in the time it needs for one micro-batch at least."""
-        left_s = np.maximum(seconds - self.fill_s, 0.0)
-        return np.asarray(self.size * (1 + left_s / self.slowest_s) / (self.chips @ prices))
 
     def some(self, index: Integers | Sequence[int]) -> "Columns":
         """Give the numbers of some kinds."""
@@ -65,8 +45,6 @@ class Columns:
             fill_s=self.fill_s[rows],
             slowest_s=self.slowest_s[rows],
             chips=self.chips[rows],
-            weights=self.weights[rows],
-            degrees=self.degrees[rows],
         )
 
 
@@ -77,7 +55,7 @@ class Store:
         self.problem = problem
         self.columns: list[Column] = []
         self._numbers: dict[Kind, int] = {}
-        self._rows: list[tuple[list[float], Floats, Floats, Floats]] = []
+        self._rows: list[tuple[list[float], Floats]] = []
         self._arrays: Columns | None = None
 
     def add(self, kinds: Iterable[Kind]) -> list[int]:
@@ -95,36 +73,17 @@ class Store:
         table = self.problem.table(size)
         template = Template(microbatch_size=size, choices=tuple(table.choices[index] for index in picked), ends=ends)
         column = column_of(self.problem, template)
-        weights, degrees = np.zeros(len(column.chips)), np.full(len(column.chips), np.inf)
-        for first, end, choice in zip(template.starts, ends, template.choices, strict=True):
-            index = choice.chip_class
-            weights[index] = max(weights[index], self.problem.weight_of(first, end))
-            degrees[index] = min(degrees[index], choice.tp)
         self.columns.append(column)
-        self._rows.append(([float(size), column.pace.fill_s, column.pace.slowest_s], column.chips, weights, degrees))
+        self._rows.append(([float(size), column.pace.fill_s, column.pace.slowest_s], column.chips))
         self._arrays = None
 
     def arrays(self) -> Columns:
         """Give the numbers of all kinds."""
         if self._arrays is None:
-            times, chips, weights, degrees = (np.array(part) for part in zip(*self._rows, strict=True))
+            times, chips = (np.array(part) for part in zip(*self._rows, strict=True))
             size, fill_s, slowest_s = times.T
-            self._arrays = Columns(
-                size=size, fill_s=fill_s, slowest_s=slowest_s, chips=chips, weights=weights, degrees=degrees
-            )
+            self._arrays = Columns(size=size, fill_s=fill_s, slowest_s=slowest_s, chips=chips)
         return self._arrays
-
-    def within(self, floors: Sequence[int], most: Floats) -> list[int]:
-        """Give the numbers of the kinds whose stages hold no more, at no smaller degrees, on classes that may be used.
-
-        floors: by class, 0 where it may not be used.
-        """
-        if not self.columns:
-            return []
-        arrays, lowest = self.arrays(), np.array(floors)
-        unused = np.isinf(arrays.degrees)
-        kept = unused | ((lowest > 0) & (arrays.degrees >= lowest) & (arrays.weights <= most * (1 + 1e-9)))
-        return [int(index) for index in np.flatnonzero(kept.all(axis=1))]
 
 
 def column_of(problem: MixProblem, template: Template) -> Column:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
 from argosy.plan.course import duration_text, money_text
-from argosy.plan.explain import chips_text, marked, plan_chips, predicted, rate_text, share_text, time_text
+from argosy.plan.explain import chips_text, marked, plan_chips, predicted, price_text, rate_text, share_text, time_text
 
 SHOWN_MAX = 12
 TRILLION = 1e12
@@ -136,7 +136,7 @@ def front_row(plan: Plan, job: Job, best: str) -> FrontRow:
         chips=chips_text(plan),
         step=marked(time_text(told.step_ms), plan.emulated),
         tokens_per_second=marked(rate_text(told.tokens_per_second), plan.emulated),
-        cost="-" if cost is None else f"{cost:,.0f}",
+        cost="-" if cost is None else price_text(cost),
         power="-" if figures.power_kw is None else f"{figures.power_kw:,.3g} kW",
         whole=whole if cost is None else f"{whole}, {money_text(cost * tokens / TRILLION)}",
         gap="-" if told.gap is None else marked(share_text(told.gap), plan.emulated),

@@ -78,12 +78,8 @@ def partition(costs: StageCosts) -> Cut | None:
     ends = _cut(tables)
     if not len(ends):
         return None
-    ways, counts = [], []
-    for stage, (start, end) in enumerate(zip((0, *ends[:-1]), ends, strict=True)):
-        _, way, count = _span(tables, stage, start, end)
-        ways.append(int(way))
-        counts.append(int(count))
-    return Cut(ends=tuple(int(end) for end in ends), ways=tuple(ways), counts=tuple(counts))
+    ways, counts = _choices(tables, ends)
+    return Cut(ends=tuple(ends.tolist()), ways=tuple(ways.tolist()), counts=tuple(counts.tolist()))
 
 
 def used_gb(costs: StageCosts, cut: Cut, stage: int) -> float:
@@ -178,6 +174,17 @@ def _span(t: _Tables, stage: int, start: int, end: int) -> tuple[float, int, int
         if took < best:
             best, best_way, best_count = took, way, high
     return best, best_way, best_count
+
+
+@compiled
+def _choices(t: _Tables, ends: Integers) -> tuple[Integers, Integers]:
+    """Give the way that each stage of a cut goes, and how many layers go it."""
+    ways, counts = np.zeros_like(ends), np.zeros_like(ends)
+    start = 0
+    for stage in range(len(ends)):
+        _, ways[stage], counts[stage] = _span(t, stage, start, ends[stage])
+        start = ends[stage]
+    return ways, counts
 
 
 @compiled

@@ -130,8 +130,8 @@ def known(name: str, names: Iterable[str], what: str) -> None:
     names = sorted(names)
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise BadInputError(f"{what} {name!r} is unknown{hint} Known: {', '.join(names)}")
+        hint = f"; did you mean {near[0]}?" if near else "."
+        raise BadInputError(f"{what} {name!r} is unknown{hint} Known: {', '.join(names)}.")
 
 
 def _decode(text: str, source: str, kind: Any) -> Any:

@@ -8,16 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import GRADIENT_BYTES, Exchange, Gather, Wire
-from argosy.network.wires import send_ms
-from argosy.plan.layouts import Layout, Run
+from argosy.network.exchanges import by_phases
 from argosy.plan.links import Holder, ring_bytes, ring_hops, ring_wire
 from argosy.plan.setting import Setting as Setting
-from argosy.plan.tables import gradient_sums
-from argosy.plan.templates import Template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,33 +93,25 @@ class Ring:
         By phases only the sums cross, before the update, and each site gathers what it shards. gradient_bytes: of what
         every EP rank has, and of experts.
         """
-        members, wire = tuple(member for member, _ in self.members), self.wire.name
-        passed = passed_bytes(self.held, gradient_bytes, len(self.sites) if self.across else 0)
-        sharded, weight = zero_stage > 0, self.weight_bytes / GRADIENT_BYTES
-        if not self.across:
-            count, halves = sum(one.count * one.copies for one in self.held), 2 if sharded else 1
-            return Exchange(
-                unit=unit,
-                members=members,
-                wire=wire,
-                wire_bytes=passed / halves,
-                gather_bytes=passed / 2 * weight if sharded else 0.0,
-                hops=-(-ring_hops(count, len(self.sites)) // halves),
-            )
-        inside = [(inner, passed_bytes(inner.held, gradient_bytes) / 2) for inner in self.inner]
-        phase_ms = max((send_ms(i.wire, half) + i.hops * i.wire.one_way_ms for i, half in inside), default=0.0)
-        return Exchange(
+        passed = passed_bytes(self.held, gradient_bytes)
+        count, halves = sum(one.count * one.copies for one in self.held), 2 if zero_stage else 1
+        weight = self.weight_bytes / GRADIENT_BYTES if zero_stage else 0.0
+        flat = Exchange(
             unit=unit,
-            members=members,
-            wire=wire,
-            wire_bytes=passed,
-            hops=ring_hops(len(self.sites), len(self.sites)),
-            inside_ms=phase_ms if sharded else 2 * phase_ms,
-            gathers=tuple(self.gather(inner, half * weight) for inner, half in inside) if sharded else (),
+            members=tuple(member for member, _ in self.members),
+            wire=self.wire.name,
+            wire_bytes=passed / halves,
+            gather_bytes=passed / 2 * weight,
+            hops=-(-ring_hops(count, len(self.sites)) // halves),
         )
+        if not self.across:
+            return flat
+        sums = passed_bytes(self.held, gradient_bytes, len(self.sites))
+        inside = [self.gather(inner, passed_bytes(inner.held, gradient_bytes) / 2) for inner in self.inner]
+        return by_phases(flat, sums, inside, self.wires, sites=len(self.sites), gathered=weight)
 
     def gather(self, inner: Inner, payload_bytes: float) -> Gather:
-        """Make the gather of one site."""
+        """Make the gather of one site, or the reduce-scatter that carries as much."""
         members = tuple(member for member, site in self.members if site == inner.site)
         return Gather(members=members, wire=inner.wire.name, payload_bytes=payload_bytes, hops=inner.hops)
 
@@ -162,33 +149,3 @@ def passed_bytes(held: Sequence[Held], gradient_bytes: tuple[float, float], site
 def holder_of(chip_class: ChipClass, tp: int, width: int, class_stages: int) -> Holder:
     """Name a holder."""
     return Holder(chip_class=chip_class, tp=tp, width=width, class_stages=class_stages)
-
-
-def exposed_ms(setting: Setting, template: Template, links: Sequence[LongLink]) -> float:
-    """Guess what of the gradients' exchange among like replicas no backward hides.
-
-    A stage's gradients travel while it and the stages before it still run their last backwards. With ZeRO what is
-    gathered after the update is not hidden.
-    """
-    layout = template.layout
-    if layout.count * layout.cp * layout.ep < 2:
-        return 0.0
-    runs = {run.chip_class.name: run for run in layout.runs}
-    factors = {name: ring_factors(layout, run, links) for name, run in runs.items()}
-    per_place = np.array([factors[run.chip_class.name] for run in layout.places])
-    per_stage = np.tile(per_place, (layout.virtual_stages, 1))
-    starts, ends = np.array(template.cut.starts), np.array(template.cut.ends)
-    sizes = [sums[ends] - sums[starts] for sums in gradient_sums(setting)]
-    ring_ms = per_stage[:, 0] * sizes[0] + per_stage[:, 1] * sizes[1]
-    half = ring_ms / 2 if layout.zero_stage else 0.0 * ring_ms
-    drained = np.cumsum(template.backward_ms)
-    gathered_ms = half * setting.numerics.weight_bytes / GRADIENT_BYTES
-    return float((gathered_ms + np.maximum(0.0, ring_ms - half - drained)).max())
-
-
-def ring_factors(layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[float, float]:
-    """Give the ms that a byte of a stage's gradients takes among like replicas: of what EP ranks share, of experts."""
-    holder = holder_of(run.chip_class, run.tp, layout.width(run), run.places)
-    held = [Held(holder=holder, count=layout.count, copies=layout.cp * layout.ep, ep=layout.ep)]
-    wire = ring_wire([holder], links)
-    return send_ms(wire, passed_bytes(held, (1.0, 0.0))), send_ms(wire, passed_bytes(held, (0.0, 1.0)))

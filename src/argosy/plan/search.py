@@ -27,7 +27,7 @@ WORSE_MAX = 1.25
 MIXED_FAMILIES = 2
 # What may be sharded where gradients cross sites, as a ZeRO stage.
 ZERO_ACROSS_MAX = 1
-BISECTIONS, CLOSE = 60, 1e-6
+BISECTIONS, CLOSE = 60, 1e-4
 
 ZERO = (0, 1)
 TRAINER_FAMILIES = tuple(Family(schedule=s, zero_stage=z) for s in ("1f1b", "gpipe") for z in ZERO)
@@ -185,7 +185,9 @@ def exchanged(draft: Draft, freedom: Freedom) -> Iterator[Draft]:
     crossing = crosses(draft)
     if not (crossing and draft.zero_stage):
         yield draft
-    if crossing and draft.zero_stage <= ZERO_ACROSS_MAX and not freedom.form:
+    # Where no site has several holders there is nothing to shard.
+    alone = draft.zero_stage > 0 and max(draft.shards) < 2
+    if crossing and draft.zero_stage <= ZERO_ACROSS_MAX and not alone and not freedom.form:
         yield replace(draft, hierarchical=True)
 
 
@@ -215,14 +217,16 @@ def least_time_ms(fronts: Sequence[Sequence[Choice]], batch: int) -> float:
     def done(time_ms: float) -> float:
         return sum(max(choice.done(time_ms) for choice in choices) for choices in fronts)
 
-    low, high = 0.0, 1.0
+    # No time is shorter than with all rates and no lag.
+    low = batch / sum(max(choice.rate for choice in choices) for choices in fronts)
+    high = 2 * low
     while done(high) < batch:
         low, high = high, 2 * high
     for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if done(middle) >= batch else (middle, high)
         if high - low < CLOSE * high:
             break
+        middle = (low + high) / 2
+        low, high = (low, middle) if done(middle) >= batch else (middle, high)
     return high
 
 

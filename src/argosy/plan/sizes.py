@@ -15,8 +15,8 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.fit import usable_classes
 from argosy.plan.planner import plan_job
+from argosy.plan.question import Form, make_search
 from argosy.plan.question import Measured as Measured
-from argosy.plan.question import make_search
 from argosy.plan.quick import quick_plan
 
 Progress = Callable[[int, int], None]
@@ -37,15 +37,18 @@ def sized_plans(
     progress: Progress = lambda _done, _of: None,
     measured: Measured | None = None,
     runnable: bool = False,
+    form: Form | None = None,
 ) -> list[Plan]:
     """Plan a job for every size of every set of classes worth trying; each plan is the fastest found for its nodes.
 
     A set is given fewer and fewer nodes until nothing fits. The job's chips.min and max and its power cap hold, the
-    rest of its objective does not. measured, runnable: as for `plan_job`. Raises what that does when nothing fits.
+    rest of its objective does not. measured, runnable, form: as for `plan_job`. Raises what that does when nothing
+    fits.
     """
     wanted = replace(job, objective=Objective(power_kw=job.objective.power_kw))
-    ask = partial(make_search, wanted, shape, long_links, fleet, measured, runnable=runnable)
-    found = list(plan_job(wanted, shape, classes, long_links, fleet=fleet, measured=measured, runnable=runnable))
+    ask = partial(make_search, wanted, shape, long_links, fleet, measured, runnable=runnable, form=form)
+    first = plan_job(wanted, shape, classes, long_links, fleet=fleet, measured=measured, runnable=runnable, form=form)
+    found = list(first)
     ladders = [ladder(members) for members in class_sets(usable_classes(job, classes)[0])]
     count, done = sum(map(len, ladders)), 0
     inside = ask()

@@ -3,6 +3,9 @@
 Must not know wires or exchanges.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from argosy.contracts.plan import EMBEDDING, Plan, Stage
 from argosy.plan.cost import update_ms
 from argosy.plan.places import place_gb
@@ -60,6 +63,29 @@ def shares(setting: Setting, template: Template, stage: int) -> tuple[float, ...
     weight = layout.shares.weight
     times = [unit_times(setting, run.chip_class, unit, way, weight).backward_ms for unit, way in units]
     return tuple(time / sum(times) for time in times)
+
+
+def updated_stages(setting: Setting, plan: Plan, template: Template, shards: int) -> tuple[Stage, ...]:
+    """Give a template's stages with the time of the optimizer's step, sharded over so many ranks."""
+
+    def work() -> tuple[Stage, ...]:
+        stages = enumerate(stages_of(setting, template))
+        return tuple(replace(s, update_ms=stage_update_ms(setting, plan, template, i, shards)) for i, s in stages)
+
+    return worked(setting, ("updated", template.layout.key, template.cut, shards), work)
+
+
+def holding_stages(setting: Setting, plan: Plan, template: Template) -> Mapping[int, tuple[int, ...]]:
+    """List for each unit the stages of a template that hold it."""
+
+    def work() -> Mapping[int, tuple[int, ...]]:
+        stages: dict[int, tuple[int, ...]] = {}
+        for index, stage in enumerate(stages_of(setting, template)):
+            for unit in plan.held_units(stage):
+                stages[unit] = (*stages.get(unit, ()), index)
+        return stages
+
+    return worked(setting, ("holding", template.cut.ends), work)
 
 
 def stage_update_ms(setting: Setting, plan: Plan, template: Template, stage: int, shards: int) -> float:

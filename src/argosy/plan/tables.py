@@ -11,7 +11,7 @@ import numpy as np
 
 from argosy.contracts.fleet import ChipClass
 from argosy.plan.cost import UnitCost, gradient_bytes, unit_cost
-from argosy.plan.memory import Holding, ends_gb, unit_gb
+from argosy.plan.memory import Holding, ends_gb, state_gb, unit_gb
 from argosy.plan.partition import Floats
 from argosy.plan.setting import Setting, Way
 
@@ -99,7 +99,7 @@ def place_sums(
 
 def _layer_sums(setting: Setting, place: ChipClass, way: Way, weight_shards: int) -> LayerSums:
     costs = {kind: unit_times(setting, place, kind, way, weight_shards) for kind in set(setting.kinds)}
-    kept = {kind: _held_gb(setting, kind, way, 1) - _held_gb(setting, kind, way, 0) for kind in costs}
+    kept = {kind: _kept_gb(setting, place, kind, way) for kind in costs}
     return LayerSums(
         forward_ms=_sums([costs[kind].forward_ms for kind in setting.kinds]),
         backward_ms=_sums([costs[kind].backward_ms for kind in setting.kinds]),
@@ -108,15 +108,16 @@ def _layer_sums(setting: Setting, place: ChipClass, way: Way, weight_shards: int
     )
 
 
-def _held_gb(setting: Setting, unit: int, way: Way, held: int) -> float:
-    return unit_gb(setting, unit, Holding(way=way, held=held))
+def _kept_gb(setting: Setting, place: ChipClass, unit: int, way: Way) -> float:
+    one, none = (unit_gb(setting, place, unit, Holding(way=way, held=held)) for held in (1, 0))
+    return one - none
 
 
 def state_sums(setting: Setting, way: Way, shards: Shards) -> Floats:
     """Sum what layers keep whatever is in flight, 10^9 bytes on one rank."""
 
     def work() -> Floats:
-        sizes = {kind: unit_gb(setting, kind, holding_of(way, 0, shards)) for kind in set(setting.kinds)}
+        sizes = {kind: state_gb(setting, kind, holding_of(way, 0, shards)) for kind in set(setting.kinds)}
         return _sums([sizes[kind] for kind in setting.kinds])
 
     return worked(setting, ("state sums", way.tp, way.ep, shards), work)

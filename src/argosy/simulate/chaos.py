@@ -6,13 +6,26 @@ Each fault heals by itself. Must not know what the core makes of them.
 from collections.abc import Callable
 from dataclasses import replace
 
-from argosy.contracts.event import IncidentFound, IntentChanged, PolicyChanged, StopAsked, TrustChanged
+from argosy.contracts.event import (
+    FleetDescribed,
+    IncidentFound,
+    IntentChanged,
+    NodesRetired,
+    PolicyChanged,
+    StopAsked,
+    TrustChanged,
+)
+from argosy.contracts.fleet import Node
 from argosy.contracts.incident import Culprit, Incident
-from argosy.contracts.policy import Window
+from argosy.contracts.policy import TIMED_ORDERS, Window
+from argosy.simulate.agents import Agent
 from argosy.simulate.server import Server
+from argosy.simulate.wishes import LEASE_S, nodes, pools
 from argosy.simulate.world import SECOND_US, Network, World
 
 GAP_S = 8
+TURNS = ("fifo", "shortest_remaining", "fair")
+"""Orders that the queue that takes turns changes between; makespan takes too long to be lived through."""
 REMEDIES = ("restart_in_place", "cordon_replace", "retry", "cordon_replace", "fix_user_code")
 
 
@@ -22,7 +35,7 @@ class Chaos:
     def __init__(self, world: World, network: Network, server: Server) -> None:
         self.world, self.network, self.server = world, network, server
         self.on = True
-        self._cuts = 0
+        self._cuts = self._swaps = 0
         kinds: list[Callable[[], None]] = [
             self.node_dies,
             self.node_dies,
@@ -36,6 +49,7 @@ class Chaos:
             self.incident,
             self.people_drain,
             self.policy_changes,
+            self.node_is_swapped,
             self.user_stops,
             self.checks_pass,
             self.checks_pass,
@@ -130,7 +144,7 @@ class Chaos:
         found = Incident(
             fault_class="gpu.ecc", culprit=Culprit(kind="host"), confidence="high", remedy=remedy, advice="see"
         )
-        nodes = self.server.state.nodes.names(attempt.all_nodes()[:1])
+        culprits = self.server.state.nodes.names(attempt.all_nodes()[:1])
         self.world.fault("incident")
         for _ in range(2):
             self.server.send(
@@ -139,7 +153,7 @@ class Chaos:
                 generation=attempt.generation,
                 evidence=f"seen at {self.world.now_us}",
                 incident=found,
-                nodes=nodes,
+                nodes=culprits,
             )
 
     def people_drain(self) -> None:
@@ -157,17 +171,41 @@ class Chaos:
             self.world.after(5 * SECOND_US, lambda: self.reopen(name))
 
     def policy_changes(self) -> None:
-        """Change spares, maintenance and guarantees."""
+        """Change spares, maintenance, guarantees, and the order of queues that take turns."""
         dice, policy = self.world.dice, self.server.state.policy
         start_us = self.world.now_us + dice.between(0, 60) * SECOND_US
         window = Window(site="north", rack=dice.below(3), from_us=start_us, to_us=start_us + 60 * SECOND_US)
         queues = tuple(
-            replace(queue, guarantee={kind: 8 * dice.below(5) for kind in ("h800", "a910")}, weight=1.0 + dice.below(3))
+            replace(
+                queue,
+                guarantee={kind: 8 * dice.below(5) for kind in ("h800", "a910")},
+                weight=1.0 + dice.below(3),
+                order=dice.choice(TURNS) if queue.order in TIMED_ORDERS else queue.order,
+            )
             for queue in policy.queues
         )
         self.world.fault("policy changed")
         changed = replace(policy, queues=queues, maintenance=(window,), spares={"north": dice.below(2)})
         self.server.send(PolicyChanged, policy=changed)
+
+    def node_is_swapped(self) -> None:
+        """Take a node out for good, and put another in its place."""
+        server, name = self.server, self._node()
+        number = server.state.nodes.number.get(name)
+        if number is None or server.state.nodes.retired[number] or not server.send(NodesRetired, nodes=(name,)):
+            return
+        self.world.fault("node swapped")
+        self._swaps += 1
+        old = next(node for node in nodes() if name.startswith(f"{node.name}~") or name == node.name)
+        self._install(replace(old, name=f"{old.name}~{self._swaps}"))
+
+    def _install(self, node: Node) -> None:
+        """Describe a new node and start its agent; try later while the log can't be written."""
+        if self.server.send(FleetDescribed, pools=pools(), nodes=(node,)):
+            lease_us = round(LEASE_S * SECOND_US)
+            self.server.agents[node.name] = Agent(self.world, self.network, node.name, self.server.hear, lease_us)
+        else:
+            self.world.after(5 * SECOND_US, lambda: self._install(node))
 
     def user_stops(self) -> None:
         """Have a user stop a job."""
@@ -178,7 +216,7 @@ class Chaos:
 
     def checks_pass(self) -> None:
         """Have nodes in quarantine pass their checks."""
-        nodes = self.server.state.nodes
-        for number, trust in enumerate(nodes.trust):
-            if trust == "quarantined":
-                self.server.send(TrustChanged, node=nodes.name[number], trust="ok")
+        table = self.server.state.nodes
+        for number, trust in enumerate(table.trust):
+            if trust == "quarantined" and not table.retired[number]:
+                self.server.send(TrustChanged, node=table.name[number], trust="ok")

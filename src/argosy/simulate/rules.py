@@ -53,13 +53,17 @@ class Rules:
             self._check_replay()
 
     def _check_launches(self, record: Record) -> None:
-        """Check that nothing is launched on a node that is known to be down."""
-        nodes = self.server.state.nodes
+        """Check that nothing is launched on a node that is known to be down, is retired, or has failed the job."""
+        nodes, attempts = self.server.state.nodes, self.server.state.attempts
         for change in record.changes:
             if isinstance(change, AttemptBegan | AttemptRegrouped):
                 down = [n for part in change.nodes for n in part if nodes.observed[n] == "down"]
                 if down:
                     self.broken.append(f"{change.attempt} is launched on {nodes.shown(down)}, which is down")
+                avoid = self.server.state.jobs[attempts[change.attempt].job].avoid if change.attempt in attempts else ()
+                bad = [n for part in change.nodes for n in part if n in avoid or nodes.retired[n]]
+                if bad:
+                    self.broken.append(f"{change.attempt} is launched on {nodes.shown(bad)}, which it must not have")
 
     def _check_evidence(self, record: Record) -> None:
         """Check that no piece of evidence acts twice."""

@@ -5,7 +5,7 @@ Data only; must not know the server or time.
 
 from argosy.contracts.fleet import Node
 from argosy.contracts.option import Option, Part, Size
-from argosy.contracts.policy import SECOND_US, Breaker, Policy, Queue, Reclaim, Retries
+from argosy.contracts.policy import SECOND_US, Breaker, Policy, Queue, Reclaim, Retries, Round
 from argosy.contracts.request import Claim, Pool
 from argosy.simulate.dice import Dice
 
@@ -14,11 +14,12 @@ LEASE_S = 30.0
 
 
 def policy() -> Policy:
-    """Three queues that own, borrow and lend, with everything else on."""
+    """Four queues that own, borrow, lend and take turns, with everything else on."""
     queues = (
         Queue(name="a", guarantee={"h800": 48, "a910": 16}, notice_s=5.0),
         Queue(name="b", guarantee={"h800": 16}, weight=2.0, order="strict"),
         Queue(name="c", borrow={"*": 64}),
+        Queue(name="d", order="fair", notice_s=2.0, round=Round(every_s=90.0, start_s=2.0, exchanges_at_most=3)),
     )
     return Policy(
         queues=queues,
@@ -61,10 +62,12 @@ def wish(dice: Dice, name: str) -> tuple[Claim, tuple[Option, ...]]:
         options.append(Option(name="mixed", job="", ladder=(Size(parts=parts, tokens_per_second=0.5, efficiency=0.5),)))
     claim = Claim(
         name=name,
-        queue=dice.choice("abc"),
+        queue=dice.choice("aabbccd"),
         priority=dice.below(3),
         time_limit_us=dice.between(60, 900) * SECOND_US if dice.permille(600) else None,
         elastic=elastic,
+        work_tokens=dice.between(50, 2000) if dice.permille(500) else None,
+        preemptible=not dice.permille(100),
         user_retries=dice.below(2),
     )
     return claim, tuple(options)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import Plan, Replica, Stage
+from argosy.contracts.plan import TRAINER_PROGRAM, Plan, Replica, Stage
 from argosy.model.shape import ModelShape
 from argosy.plan.check import check_plan
 
@@ -112,13 +112,14 @@ def check_vendors(grid: Grid, vendors: Mapping[str, str]) -> None:
 
 
 def expectation(plan: Plan) -> list[str]:
-    """Say what the plan expects, which is timed for Argosy's own trainer; nothing where nothing was predicted."""
+    """Say what the plan expects, and by which program it is timed; nothing where nothing was predicted."""
     predicted = plan.prediction
     if predicted is None:
         return []
     mark, chips = ("~", ", on emulated chips") if plan.emulated else ("", "")
     step_s, rate = predicted.step_ms / 1e3, predicted.tokens_per_second
-    return [f"Expected, run by Argosy's trainer: {mark}{step_s:.4g} s a step, {mark}{rate:,.0f} tokens/s{chips}."]
+    program = "Argosy's own trainer" if plan.program == TRAINER_PROGRAM else plan.program
+    return [f"Expected, as {program} trains: {mark}{step_s:.4g} s a step, {mark}{rate:,.0f} tokens/s{chips}."]
 
 
 def class_notes(grid: Grid) -> list[str]:
