@@ -57,7 +57,7 @@ def check_here(plan: Plan, inputs: Inputs) -> None:
             )
         hosts = sorted({place.node for place in plan.placement})
         if len(hosts) > 1:
-            raise BadInputError(f"the plan runs on {len(hosts)} machines ({', '.join(hosts[:4])}); {ELSEWHERE}")
+            raise BadInputError(f"the plan runs on {len(hosts):,} machines ({', '.join(hosts[:4])}); {ELSEWHERE}")
         here = {group.chip for group in survey(inputs.catalogue).fleet.nodes} | {"cpu"}
         absent = [chip_class.chip.name for chip_class in used if chip_class.chip.name not in here]
         if absent:

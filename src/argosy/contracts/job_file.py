@@ -79,7 +79,7 @@ def _checked_tokenizer(value: Any) -> Any:
     if value.startswith("train:"):
         tokens = parse_count(value.removeprefix("train:"))
         if not TRAINED_VOCABULARY_MIN <= tokens <= TRAINED_VOCABULARY_MAX:
-            allowed = f"from {TRAINED_VOCABULARY_MIN} (all bytes and the end of text) to {TRAINED_VOCABULARY_MAX:,}"
+            allowed = f"from {TRAINED_VOCABULARY_MIN:,} (all bytes and the end of text) to {TRAINED_VOCABULARY_MAX:,}"
             raise BadInputError(f"got {show(value)}; write a number {allowed}")
         return f"train:{tokens}"
     if value != "bytes" and "/" not in value and not value.endswith(".json"):
@@ -251,13 +251,13 @@ def _contradictions(content: JobFile, document: Document) -> list[str]:
         text = f"must not exceed learning_rate {train.learning_rate:g}, got {train.minimum_learning_rate:g}"
         problems.append(document.problem(("train", "minimum_learning_rate"), text))
     if train.warmup_steps > train.steps:
-        text = f"must not exceed steps {train.steps}, got {train.warmup_steps}"
+        text = f"must not exceed steps {train.steps:,}, got {train.warmup_steps:,}"
         problems.append(document.problem(("train", "warmup_steps"), text))
     if train.microbatch_size is not None and train.global_batch_size % train.microbatch_size:
-        text = f"must divide global_batch_size {train.global_batch_size}, got {train.microbatch_size}"
+        text = f"must divide global_batch_size {train.global_batch_size:,}, got {train.microbatch_size:,}"
         problems.append(document.problem(("train", "microbatch_size"), text))
     if chips.max is not None and chips.max < chips.min:
-        problems.append(document.problem(("chips", "max"), f"must be at least min {chips.min}, got {chips.max}"))
+        problems.append(document.problem(("chips", "max"), f"must be at least min {chips.min:,}, got {chips.max:,}"))
     if content.objective.goal == "fastest" and content.objective.deadline is not None:
         text = "fastest leaves a deadline nothing to choose; leave goal out for the cheapest plan that is in time"
         problems.append(document.problem(("objective", "goal"), text))

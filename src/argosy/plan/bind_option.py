@@ -53,7 +53,7 @@ def check_granted(offering: Offering, size: Size, nodes: Sequence[Node]) -> None
             raise BadInputError(f"node {node.name} is in {node.site}; nodes of {name} are in {offering.sites[name]}")
         if node.chips < offering.node_chips[name]:
             raise BadInputError(
-                f"node {node.name} has {node.chips} chips; a node of {name} has {offering.node_chips[name]}; "
+                f"node {node.name} has {node.chips:,} chips; a node of {name} has {offering.node_chips[name]}; "
                 "give a whole one or offer the job's options anew"
             )
     given = Counter(node.chip_class for node in nodes)

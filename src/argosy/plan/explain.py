@@ -68,7 +68,9 @@ def option_name(plan: Plan, classes: Collection[str]) -> str:
     for kinds in sorted((kinds for kinds in mixed if len(kinds) > 1), key=len, reverse=True):
         row = [name for name in used if name in kinds]
         sites = list(dict.fromkeys(site_of(name) for name in row))
-        return f"{' + '.join(sites if len(sites) > 1 else map(chip_of, row))} in one pipeline"
+        apart = " + ".join(name for name in used if name not in kinds)
+        joined = " + ".join(sites if len(sites) > 1 else map(chip_of, row))
+        return f"{joined} in one pipeline{f', {apart} apart' if apart else ''}"
     sites = list(dict.fromkeys(map(site_of, used)))
     if len(sites) > 1:
         return f"{' + '.join(sites)}, each chip in pipelines of its own"

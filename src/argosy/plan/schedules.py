@@ -107,7 +107,7 @@ def check_schedule(schedule: str, places: int, microbatches: int, virtual_stages
         raise BadInputError(f"schedule {schedule} with {virtual_stages} virtual stages; it has 1, interleaved has more")
     if schedule != "gpipe" and microbatches < places:
         raise BadInputError(
-            f"schedule {schedule} can't run {microbatches} micro-batches through {places} stages: it needs one a "
+            f"schedule {schedule} can't run {microbatches:,} micro-batches through {places} stages: it needs one a "
             "stage; use gpipe, more micro-batches or fewer stages"
         )
     return None
@@ -124,7 +124,7 @@ def check_interleaved(places: int, microbatches: int, virtual_stages: int) -> No
         below = microbatches // places * places
         nearest = f"{below} or {below + places}" if below else f"{places}"
         raise BadInputError(
-            f"schedule interleaved runs micro-batches in groups of one a place: {microbatches} is no multiple of "
+            f"schedule interleaved runs micro-batches in groups of one a place: {microbatches:,} is no multiple of "
             f"{places}; nearest: {nearest}; or use 1f1b"
         )
 

@@ -22,7 +22,7 @@ BLOCK_MAX = 3
 PARTITIONED_MAX = 4
 # Times around the estimated step for which the best choices are combined too.
 TIMES_AROUND = (1.0, 0.8, 1.25)
-# Families whose best estimate is worse than the best by more than this are left out.
+# What takes more than this times what the best that makes a draft takes is left out.
 WORSE_MAX = 1.25
 MIXED_FAMILIES = 2
 # What may be sharded where gradients cross sites, as a ZeRO stage.
@@ -84,8 +84,9 @@ class Search:
         candidates = sorted(listed, key=lambda candidate: candidate.least_ms)
         found: list[Estimate] = []
         tried: set[object] = set()
+        most_ms = float("inf")
         for candidate in candidates:
-            if len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms:
+            if candidate.least_ms > most_ms or (len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms):
                 break
             key = (candidate.family, tuple((t.layout.key, count) for t, count in candidate.choice))
             if key in tried:
@@ -97,6 +98,8 @@ class Search:
                 if len(found) >= limit and compute_ms(draft) >= found[limit - 1].step_ms:
                     continue
                 insort(found, Estimate(draft=draft, step_ms=guess_ms(draft)), key=lambda estimate: estimate.step_ms)
+                if not self.crowded:
+                    most_ms = min(most_ms, WORSE_MAX * candidate.least_ms)
         return found[:limit]
 
     def drafts(self, candidate: Candidate, batch: int) -> Iterator[Draft]:
@@ -127,11 +130,7 @@ class Search:
                 fronts = fronts if self.joined else [choices for choices in fronts if choices]
                 if fronts and all(fronts):
                     found += combined(fronts, family, batch)
-        if not found:
-            return []
-        least_ms = min(candidate.least_ms for candidate in found)
-        most_ms = float("inf") if self.crowded else WORSE_MAX * least_ms
-        return [candidate for candidate in found if candidate.least_ms <= most_ms]
+        return found
 
     def mixes(self, parts: Sequence[Part], found: Sequence[Candidate], batch: int) -> Iterator[Candidate]:
         """Give for each family that is near the best the mix of templates of all blocks that does most."""
