@@ -116,3 +116,19 @@ class TestRefusals:
         """What can't be meant is refused before anything is planned."""
         with pytest.raises(BadInputError, match=reason):
             read_wishes(texts, alone=True)
+
+
+class TestAdvice:
+    def test_is_not_circular(self, files: list[str], capsys: Any) -> None:
+        """Who plans for a framework already is not told to plan for it."""
+        assert main([*files, "--export", "torchtitan"]) == 2
+        assert "`--for torchtitan` plans only what it can" in capsys.readouterr().err
+        assert main([*files, "--for", "torchtitan", "--export", "torchtitan"]) == 2
+        told = capsys.readouterr().err
+        assert "none of the plans listed" in told
+        assert "--for torchtitan" not in told
+
+    def test_files_are_checked_first(self, files: list[str], tmp_path: Path, capsys: Any) -> None:
+        """A folder where an export should be is refused before anything is planned."""
+        assert main([*files, "--export", f"megatron={tmp_path}"]) == 2
+        assert "--export megatron: " in capsys.readouterr().err

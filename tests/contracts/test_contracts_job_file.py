@@ -104,12 +104,12 @@ class TestJob:
             ("train.learning_rate=0", "train.learning_rate: must be more than 0.0, got 0"),
             ("train.betas=[0.9]", "train.betas[1]: missing; the list is too short"),
             ("train.betas=[0.9, 1]", "train.betas[1]: must be less than 1.0, got 1"),
-            ("train.warmup_steps=30k", "train.warmup_steps: must not exceed steps 20000, got 30000"),
+            ("train.warmup_steps=30k", "train.warmup_steps: must not exceed steps 20,000, got 30,000"),
             (
                 "train.minimum_learning_rate=1",
                 "train.minimum_learning_rate: must not exceed learning_rate 0.0003, got 1",
             ),
-            ("train.microbatch_size=7", "train.microbatch_size: must divide global_batch_size 1024, got 7"),
+            ("train.microbatch_size=7", "train.microbatch_size: must divide global_batch_size 1,024, got 7"),
             ("chips.max=10", "chips.max: must be at least min 256, got 10"),
             ("time_limit=40 parsecs", "time_limit: unknown unit of time 'parsecs' in '40 parsecs'"),
             ("checkpoint.every=50", "checkpoint.every: got 50 without a unit; write 10m or 50 steps"),
@@ -121,7 +121,7 @@ class TestJob:
             ("data.tokenizer=train:9", "data.tokenizer: got 'train:9'; write a number from 257 (all bytes"),
             ("data.tokenizer=train:2M", "data.tokenizer: got 'train:2M'; write a number from 257 (all bytes"),
             ("data.tokenizer=gpt2", "data.tokenizer: got 'gpt2'; write bytes, train:4096, or the path of a tokenizer"),
-            ("train.steps=100M", "train.steps: must be 99999999 or less, got"),
+            ("train.steps=100M", "train.steps: must be 99,999,999 or less, got"),
             ("data.files=[]", "data.files: must have at least 1 entries, got the list []"),
             ("data.files=", "data.files: has no value; must be a list, or leave the key out"),
             (
@@ -147,7 +147,7 @@ class TestJob:
     def test_contradictions_come_together(self):
         """Keys that fit alone but not together are all reported, with their places."""
         lines = error_of("train.microbatch_size=7", "chips.min=2000").splitlines()
-        assert lines[1] == "job.yaml:7:53  chips.max: must be at least min 2000, got 1280"
+        assert lines[1] == "job.yaml:7:53  chips.max: must be at least min 2,000, got 1,280"
         assert len(lines) == 2
 
     @given(st.sampled_from(sorted(JobFile.model_fields)), st.text(max_size=8))

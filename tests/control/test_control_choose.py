@@ -1,5 +1,6 @@
 """Choosing who runs how in a round: what fits, what each order prefers, and how near the best the choice is."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -97,6 +98,12 @@ class TestOrders:
         """A kept job has one of its ways though a shorter one wants its place."""
         problem = ways([(1,), (1,)], [1, 1], [1], left=[9000, 10], had=[1, 0.1], stays=[(0, 0)], kept=[0])
         assert named(problem, choose(order, problem)) == {0: 0}
+
+    @pytest.mark.parametrize("order", ["fifo", "shortest_remaining", "fair", "makespan"])
+    def test_a_job_of_no_speed_breaks_nothing(self, order):
+        """A job kept on chips whose rate is unknown, so 0, is worth nothing; it was divided by."""
+        problem = replace(ways([(1,)], [1], [1], stays=[(0, 0)], kept=[0]), speed=np.zeros(1), pace=np.zeros(1))
+        assert choose(order, problem) in ([0], [])
 
 
 class TestLaws:

@@ -260,6 +260,8 @@ class TestIllegal:
             ({"gathers": (Gather(members=(), wire="link", payload_bytes=1),)}, "a gather has no members"),
             ({"gathers": (Gather(members=((0, 0),), wire="link", payload_bytes=-1),)}, "payload_bytes -1"),
             ({"gathers": (Gather(members=((1, 0), (9, 0)), wire="link", payload_bytes=1),)}, "members that"),
+            ({"gathers": (Gather(members=((0, 0), (0, 0)), wire="link", payload_bytes=1),)}, "there twice"),
+            ({"gathers": (Gather(members=((0, 0),), wire="link", payload_bytes=1, hops=-1),)}, "hops -1"),
             ({"gathers": (Gather(members=((0, 0), (1, 0)), wire="link", payload_bytes=1),)}, "in c, d; .* one site"),
             ({"gathers": (Gather(members=((0, 0),), wire="none", payload_bytes=1),)}, "no wire 'none'"),
         ],

@@ -62,7 +62,7 @@ def column_widths(columns: Mapping[str, Sequence[str]], width: int, whole: Seque
     """Share a screen out: every column what it can't do without, what is left to those that lack most of their text.
 
     >>> column_widths({"a": ["one two"], "b": ["one two three"]}, 18, [])
-    {'a': 6, 'b': 10}
+    {'a': 6, 'b': 11}
     """
     widths = {title: least_width(title, texts, title in whole) for title, texts in columns.items()}
     wanted = {

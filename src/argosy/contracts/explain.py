@@ -58,7 +58,9 @@ def explain(model: type[pydantic.BaseModel], path: Path, detail: Mapping[str, An
         hint = "; put it in quotes"
     elif kind in ("int_type", "float_type") and isinstance(got, str) and NUMBER.fullmatch(got):
         hint = "; drop the quotes"
-    return f"{_allowed(kind, context, detail)}, got {got_text(got)}{hint}"
+    # A number where text should be is mostly a name or a year, which is written as it came.
+    text = str(got) if kind == "string_type" and isinstance(got, int) else got_text(got)
+    return f"{_allowed(kind, context, detail)}, got {text}{hint}"
 
 
 def _allowed(kind: str, context: Mapping[str, Any], detail: Mapping[str, Any]) -> str:
@@ -86,7 +88,7 @@ def _allowed(kind: str, context: Mapping[str, Any], detail: Mapping[str, Any]) -
         "unexpected_positional_argument": "has too many entries",
     }
     if kind in texts:
-        return texts[kind].format_map(dict(context))
+        return texts[kind].format_map({name: show(limit) for name, limit in context.items()})
     message = str(detail["msg"])
     return message[:1].lower() + message[1:]
 

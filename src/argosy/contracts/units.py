@@ -55,7 +55,7 @@ def show(value: object) -> str:
     constants = {None: "nothing", True: "true", False: "false"}
     if value is None or isinstance(value, bool):
         return constants[value]
-    text = repr(value) if isinstance(value, str) else str(value)
+    text = repr(value) if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else str(value)
     text = " ".join(text.split())
     return text if len(text) <= _TEXT_LENGTH_MAX else text[: _TEXT_LENGTH_MAX - 3] + "..."
 

@@ -97,7 +97,7 @@ def pack(ways: Ways, worth: Array) -> list[int]:
     one, room = _limits(ways, kept)
     must = np.maximum.reduceat(ways.kept[kept], np.flatnonzero(np.diff(ways.job[kept], prepend=-1)))
     found = milp(
-        -worth[kept] / worth[kept].max(),
+        -worth[kept] / (float(worth[kept].max()) or 1.0),
         constraints=LinearConstraint(
             vstack([one, room]),
             np.concatenate([must - SLACK, np.zeros(room.shape[0])]),

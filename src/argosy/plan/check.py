@@ -223,8 +223,11 @@ def check_phases(plan: Plan, exchange: Exchange) -> None:
         check_amounts(f"{where}, a gather", {"payload_bytes": gather.payload_bytes, "hops": gather.hops})
         if not gather.members:
             raise BadInputError(f"{where}: a gather has no members; it needs at least one")
-        if not left.issuperset(gather.members):
-            raise BadInputError(f"{where}: a gather with members that the exchange has not, or that gather elsewhere")
+        if not left.issuperset(gather.members) or len(set(gather.members)) < len(gather.members):
+            raise BadInputError(
+                f"{where}: a gather with members that the exchange has not, that gather elsewhere, or that are there "
+                "twice"
+            )
         left.difference_update(gather.members)
         sites = {plan.replicas[r].stages[s].chip_class.split("/")[0] for r, s in gather.members}
         if len(sites) > 1:

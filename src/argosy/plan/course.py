@@ -81,8 +81,8 @@ def course_line(told: Course) -> str:
 def duration_text(seconds: float) -> str:
     """Write a duration with a unit that suits it.
 
-    >>> duration_text(90), duration_text(5400), duration_text(36 * 3600), duration_text(1330560)
-    ('1.5 min', '1.5 h', '36.0 h', '15.4 days')
+    >>> duration_text(90), duration_text(5400), duration_text(30 * 3600), duration_text(1330560)
+    ('1.5 min', '1.5 h', '30.0 h', '15.4 days')
     """
     for unit_s, unit in ((DAY_S, "days"), (HOUR_S, "h"), (MINUTE_S, "min")):
         if seconds >= 1.5 * unit_s:

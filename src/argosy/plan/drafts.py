@@ -5,7 +5,7 @@ Must not know which draft is better.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -255,7 +255,8 @@ def ring_of(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int
 
     spots: the stages that hold them, by group. owners: the group's index of each replica shown.
     """
-    by_group = [holders_of(group, at) for group, at in zip(draft.groups, spots, strict=True)]
+    used = draft.chips
+    by_group = [holders_of(group, at, used) for group, at in zip(draft.groups, spots, strict=True)]
     members = tuple(
         ((r, s), one.site)
         for r, owner in enumerate(owners)
@@ -270,8 +271,8 @@ def ring_of(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int
     )
 
 
-def holders_of(group: Group, stages: Iterable[int]) -> list[Held]:
-    """Describe who holds a unit in a group."""
+def holders_of(group: Group, stages: Iterable[int], used: Mapping[str, int]) -> list[Held]:
+    """Describe who holds a unit in a group. used: chips of each class that the draft uses."""
     layout = group.template.layout
     of_class = {run.chip_class.name: 0 for run in layout.runs}
     for run in layout.runs:
@@ -279,7 +280,8 @@ def holders_of(group: Group, stages: Iterable[int]) -> list[Held]:
     found = []
     for stage in stages:
         run = layout.places[layout.place_of(stage)]
-        holder = holder_of(run.chip_class, run.tp, layout.width(run), of_class[run.chip_class.name])
+        name = run.chip_class.name
+        holder = holder_of(run.chip_class, run.tp, layout.width(run), of_class[name], used[name])
         found.append(Held(holder=holder, count=group.count, copies=layout.cp * layout.ep, ep=layout.ep))
     return found
 

@@ -41,7 +41,8 @@ def exposed_ms(setting: Setting, template: Template, links: Sequence[LongLink]) 
 
 def ring_factors(layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[float, float]:
     """Give the ms that a byte of a stage's gradients takes among like replicas: of what EP ranks share, of experts."""
-    holder = holder_of(run.chip_class, run.tp, layout.width(run), run.places)
+    used = layout.count * layout.chips[run.chip_class.name]
+    holder = holder_of(run.chip_class, run.tp, layout.width(run), run.places, used)
     held = [Held(holder=holder, count=layout.count, copies=layout.cp * layout.ep, ep=layout.ep)]
     wire = ring_wire([holder], links)
     return send_ms(wire, passed_bytes(held, (1.0, 0.0))), send_ms(wire, passed_bytes(held, (0.0, 1.0)))

@@ -25,13 +25,14 @@ GBITS_PER_GBYTE = 8
 class Holder:
     """Who holds a copy of a unit: a place of `width` chips of a class, in a pipeline with class_stages of them.
 
-    width: TP x CP x EP; its TP groups have tp of them.
+    width: TP x CP x EP; its TP groups have tp of them. one_node: all chips of the class that are in use are in one node.
     """
 
     chip_class: ChipClass
     tp: int
     width: int
     class_stages: int
+    one_node: bool = False
 
     @property
     def gbps(self) -> float:
@@ -94,7 +95,7 @@ def ring_wire(holders: Sequence[Holder], links: Sequence[LongLink]) -> Wire:
     sites = sorted({holder.chip_class.site for holder in holders})
     if len(sites) > 1:
         return long_wire(sites, holders, links)
-    if {holder.chip_class.nodes for holder in holders} == {1} and len({h.chip_class.name for h in holders}) == 1:
+    if all(h.one_node or h.chip_class.nodes == 1 for h in holders) and len({h.chip_class.name for h in holders}) == 1:
         return scale_up_wire(holders[0].chip_class, min(holder.tp for holder in holders))
     return site_wire(sites[0], min(holder.gbps for holder in holders))
 

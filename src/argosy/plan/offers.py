@@ -13,6 +13,7 @@ from argosy.contracts.job import Job
 from argosy.plan.drafts import Draft, Group, refitted
 from argosy.plan.fit import choose_parts
 from argosy.plan.grid import Part
+from argosy.plan.least import least_step_ms
 from argosy.plan.predict import Timed, time_draft
 from argosy.plan.search import Search
 
@@ -59,7 +60,43 @@ def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Pro
         best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
         offers += [Offer(timed=one, parts=parts) for one in timed]
     progress(len(choices), len(choices))
+    return offers + smaller(search, job, choices, best_ms)
+
+
+def smaller(search: Search, job: Job, choices: Sequence[tuple[Part, ...]], best_ms: float) -> list[Offer]:
+    """Time a few nodes of each class and each site, as far as a bound on their work lets them beat the best so far.
+
+    Where networks are slow, one node may be faster than all.
+    """
+    batch, chips_min, setting = job.train.global_batch_size, job.chips.minimum, search.base.setting
+    offers: list[Offer] = []
+    unlike = {sizes_of(some): some for parts in choices for some in prefixes(parts)}
+    for parts in unlike.values():
+        if sum(part.chips for part in parts) < chips_min:
+            continue
+        if job.objective.goal == "fastest" and least_step_ms(setting, parts, batch, search.freedom) >= best_ms:
+            continue
+        timed = [time_draft(e.draft) for e in search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)]
+        best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
+        offers += [Offer(timed=one, parts=parts) for one in timed]
     return offers
+
+
+def prefixes(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
+    """Give one node of each class of some parts in one site, and half of the nodes; nothing where sites differ."""
+    if len({part.chip_class.site for part in parts}) > 1:
+        return []
+    node = tuple(replace(part, chips=min(part.chips, part.chip_class.chips_per_node)) for part in parts)
+    half = tuple(
+        replace(part, chips=max(one.chips, part.chips // 2 // one.chips * one.chips))
+        for part, one in zip(parts, node, strict=True)
+    )
+    return [some for some in (half, node) if sizes_of(some) != sizes_of(parts)]
+
+
+def sizes_of(parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
+    """Give the chips of each class by name."""
+    return tuple((part.chip_class.name, part.chips) for part in parts)
 
 
 def class_sets(classes: Sequence[ChipClass]) -> list[tuple[ChipClass, ...]]:

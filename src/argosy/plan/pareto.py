@@ -99,7 +99,7 @@ def shown(count: int, always: Sequence[int]) -> list[int]:
     """Choose which of so many rows are shown.
 
     >>> shown(5, [0]), shown(100, [0, 99, 50])
-    ([0, 1, 2, 3, 4], [0, 12, 24, 36, 48, 50, 61, 73, 85, 99])
+    ([0, 1, 2, 3, 4], [0, 11, 22, 33, 44, 50, 55, 66, 77, 88, 99])
     """
     if count <= SHOWN_MAX:
         return list(range(count))

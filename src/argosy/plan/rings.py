@@ -146,6 +146,7 @@ def passed_bytes(held: Sequence[Held], gradient_bytes: tuple[float, float], site
     return ring_bytes(everywhere, dense) + ring_bytes(own, experts) / spread
 
 
-def holder_of(chip_class: ChipClass, tp: int, width: int, class_stages: int) -> Holder:
-    """Name a holder."""
-    return Holder(chip_class=chip_class, tp=tp, width=width, class_stages=class_stages)
+def holder_of(chip_class: ChipClass, tp: int, width: int, class_stages: int, used: int) -> Holder:
+    """Name a holder. used: chips of its class that are in use."""
+    one_node = used <= chip_class.chips_per_node
+    return Holder(chip_class=chip_class, tp=tp, width=width, class_stages=class_stages, one_node=one_node)

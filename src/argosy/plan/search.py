@@ -22,8 +22,6 @@ BLOCK_MAX = 3
 PARTITIONED_MAX = 4
 # Times around the estimated step for which the best choices are combined too.
 TIMES_AROUND = (1.0, 0.8, 1.25)
-# What takes more than this times what the best that makes a draft takes is left out.
-WORSE_MAX = 1.25
 MIXED_FAMILIES = 2
 # What may be sharded where gradients cross sites, as a ZeRO stage.
 ZERO_ACROSS_MAX = 1
@@ -84,9 +82,8 @@ class Search:
         candidates = sorted(listed, key=lambda candidate: candidate.least_ms)
         found: list[Estimate] = []
         tried: set[object] = set()
-        most_ms = float("inf")
         for candidate in candidates:
-            if candidate.least_ms > most_ms or (len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms):
+            if len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms:
                 break
             key = (candidate.family, tuple((t.layout.key, count) for t, count in candidate.choice))
             if key in tried:
@@ -98,8 +95,6 @@ class Search:
                 if len(found) >= limit and compute_ms(draft) >= found[limit - 1].step_ms:
                     continue
                 insort(found, Estimate(draft=draft, step_ms=guess_ms(draft)), key=lambda estimate: estimate.step_ms)
-                if not self.crowded:
-                    most_ms = min(most_ms, WORSE_MAX * candidate.least_ms)
         return found[:limit]
 
     def drafts(self, candidate: Candidate, batch: int) -> Iterator[Draft]:

@@ -102,8 +102,12 @@ def rhythm(
     depth = layout.depth
     stages = [forward + backward for forward, backward in zip(times[0], times[1], strict=True)]
     works = [sum(stages[place::depth]) for place in range(depth)]
-    pace = max(*works, *posts_ms, 0.0)
+    # Virtual stages of a place share its wire to the next.
+    posts = [sum(posts_ms[place::depth]) for place in range(depth)]
+    pace = max(*works, *posts)
     if layout.schedule == "interleaved":
+        flying = max(layout.held) / layout.virtual_stages
+        pace = max(pace, (sum(works) + 2 * sum(hops_ms)) / flying)
         others = (sum(works) - max(works)) / layout.virtual_stages
         return pace, max(works) + others + 2 * sum(hops_ms[: depth - 1])
     if layout.schedule != "gpipe":

@@ -1,0 +1,16 @@
+"""The examples in docstrings of what is put into words are what the functions give."""
+
+import doctest
+
+import pytest
+
+from argosy.cli import idling, showing, summary, tables, words
+from argosy.plan import course, explain, pareto
+
+
+@pytest.mark.parametrize(
+    "module", [tables, words, idling, showing, summary, course, explain, pareto], ids=lambda module: module.__name__
+)
+def test_examples(module: object) -> None:
+    """Each example gives what stands below it."""
+    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
