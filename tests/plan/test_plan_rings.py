@@ -9,7 +9,7 @@ from argosy.plan.rings import Held, Ring, holder_of, make_ring, passed_bytes
 
 def held(chip_class: Any, count: int = 2, tp: int = 1, cp: int = 1, ep: int = 1) -> Held:
     """Build a place that holds some units in each of count replicas."""
-    holder = holder_of(chip_class, tp, tp * cp * ep, 1)
+    holder = holder_of(chip_class, tp, tp * cp * ep, 1, chip_class.chips)
     return Held(holder=holder, count=count, copies=cp * ep, ep=ep)
 
 

@@ -6,6 +6,7 @@ its way out.
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,12 +22,15 @@ from argosy.plan.search import Search
 HALVINGS_MAX = 6
 # More classes than this are tried in full only: who wants fewer chips wants fewer kinds too.
 HALVED_CLASSES_MAX = 2
+# Peaks below this are mistakes: times would leave the range of numbers.
+PEAK_MIN_TFLOPS = 1e-9
 TOO_LARGE = "No number of these chips holds it; a smaller train.microbatch_size or train.sequence_length needs less."
 
 
 def usable_classes(job: Job, classes: Sequence[ChipClass]) -> tuple[list[ChipClass], list[str]]:
     """Choose the classes that the job allows and that can be planned for; say of the others why not."""
     check_batch(job.train.global_batch_size, job.train.microbatch_size)
+    check_classes(classes)
     names = sorted({chip_class.chip.name for chip_class in classes})
     for name in job.chips.allow:
         if name not in names:
@@ -43,7 +47,10 @@ def usable_classes(job: Job, classes: Sequence[ChipClass]) -> tuple[list[ChipCla
 def refusal_of(job: Job, chip_class: ChipClass) -> str:
     """Say why a class can't be planned for; empty when it can."""
     chip = chip_class.chip
-    if not peak_tflops(chip, job.train.precision):
+    peak = peak_tflops(chip, job.train.precision)
+    if peak is not None and not PEAK_MIN_TFLOPS <= peak < math.inf:
+        return f"{chip.name} has a {job.train.precision} peak of {peak:g} TFLOP/s; correct it in a catalogue file"
+    if peak is None:
         return missing_peak(chip, job.train.precision)
     if chip.memory_gb is None:
         return f"{chip.name} has no memory_gb in the catalogue; add it in a catalogue file"
@@ -52,6 +59,19 @@ def refusal_of(job: Job, chip_class: ChipClass) -> str:
     if job.objective.power_kw is not None and chip.tdp_w is None:
         return f"{chip.name} has no tdp_w in the catalogue, which objective.power needs"
     return ""
+
+
+def check_classes(classes: Sequence[ChipClass]) -> None:
+    """Refuse classes that no fleet file gives: counts below one, networks without a figure, two of one name."""
+    for chip_class in classes:
+        for what, count in (("nodes", chip_class.nodes), ("chips_per_node", chip_class.chips_per_node)):
+            if count < 1:
+                raise BadInputError(f"{chip_class.name}: {what} is {count}; give 1 or more, or leave the class out")
+        if not 0 <= chip_class.nic_gbps < math.inf:
+            raise BadInputError(f"{chip_class.name}: nic_gbps is {chip_class.nic_gbps}; give 0 or more Gb/s")
+    twice = [name for name, count in Counter(c.name for c in classes).items() if count > 1]
+    if twice:
+        raise BadInputError(f"several classes are called {twice[0]}; give each a name of its own")
 
 
 def check_batch(batch: int, microbatch_size: int | None) -> None:

@@ -13,6 +13,7 @@ the least times of units, weights' gradients left out since they may wait. QED. 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import linprog
@@ -26,6 +27,9 @@ from argosy.plan.tables import unit_times, worked
 
 def least_step_ms(setting: Setting, parts: Sequence[Part], batch: int, freedom: Freedom) -> float:
     """Give a time that no step of a batch on these chips is shorter than; 0 where nothing can be said."""
+    if len(freedom.sizes) > 1:
+        # The search tries only some sizes; the bound is for all, of which the largest wastes least.
+        freedom = replace(freedom, sizes=tuple(sorted({*freedom.sizes, batch})))
     key = ("least", tuple((part.chip_class.name, part.chips) for part in parts), batch, freedom)
     return worked(
         setting, key, lambda: max(_shared_ms(setting, parts, batch, freedom), _alone_ms(setting, parts, freedom))
@@ -69,9 +73,15 @@ def unit_counts(setting: Setting) -> Counter[int]:
 
 def least_chip_ms(setting: Setting, part: Part, unit: int, freedom: Freedom) -> float:
     """Give the least chip-ms that a sequence takes through a unit on a class, over all ways to lay it."""
-    return min(
-        (_chip_ms(setting, layout, unit) for layout in ways(setting, [part.chip_class], freedom)), default=np.inf
-    )
+    key = ("least chip ms", part.chip_class.name, setting.kind(unit), freedom)
+    laid = _ways(setting, part, freedom)
+    return worked(setting, key, lambda: min((_chip_ms(setting, layout, unit) for layout in laid), default=np.inf))
+
+
+def _ways(setting: Setting, part: Part, freedom: Freedom) -> list[Layout]:
+    """List all ways to lay a place of a class; once, for many parts share a class."""
+    key = ("ways", part.chip_class.name, freedom)
+    return worked(setting, key, lambda: list(ways(setting, [part.chip_class], freedom)))
 
 
 def _chip_ms(setting: Setting, layout: Layout, unit: int) -> float:
@@ -82,9 +92,19 @@ def _chip_ms(setting: Setting, layout: Layout, unit: int) -> float:
 
 def _alone_ms(setting: Setting, parts: Iterable[Part], freedom: Freedom) -> float:
     """Give the least time of one micro-batch through all units, each where it is quickest."""
-    laid = [layout for part in parts for layout in ways(setting, [part.chip_class], freedom)]
-    total = 0.0
-    for unit, count in unit_counts(setting).items():
-        costs = [unit_times(setting, one.runs[0].chip_class, unit, one.way(one.runs[0])) for one in laid]
-        total += count * min((cost.forward_ms + cost.backward_ms - cost.weight_ms for cost in costs), default=0.0)
-    return total
+    total = sum(
+        count * min((_pass_ms(setting, part, unit, freedom) for part in parts), default=0.0)
+        for unit, count in unit_counts(setting).items()
+    )
+    return total if np.isfinite(total) else 0.0
+
+
+def _pass_ms(setting: Setting, part: Part, unit: int, freedom: Freedom) -> float:
+    """Give the least time of one micro-batch through a unit on a class; endless where there is no way."""
+
+    def work() -> float:
+        laid = _ways(setting, part, freedom)
+        costs = [unit_times(setting, part.chip_class, unit, one.way(one.runs[0])) for one in laid]
+        return min((cost.forward_ms + cost.backward_ms - cost.weight_ms for cost in costs), default=np.inf)
+
+    return worked(setting, ("pass", part.chip_class.name, setting.kind(unit), freedom), work)

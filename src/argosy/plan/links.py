@@ -25,7 +25,7 @@ GBITS_PER_GBYTE = 8
 class Holder:
     """Who holds a copy of a unit: a place of `width` chips of a class, in a pipeline with class_stages of them.
 
-    width: TP x CP x EP; its TP groups have tp of them. one_node: all chips of the class that are in use are in one node.
+    width: TP x CP x EP; its TP groups have tp of them. one_node: all its chips in use are in one node.
     """
 
     chip_class: ChipClass

@@ -10,14 +10,26 @@ from argosy.contracts.job import Job
 from argosy.model.shape import ModelShape
 from argosy.plan.drafts import Draft
 from argosy.plan.grid import Form as Form
-from argosy.plan.grid import Freedom
+from argosy.plan.grid import Freedom, powers
 from argosy.plan.program import program_for
-from argosy.plan.search import MICROBATCH_SIZES, Search
+from argosy.plan.search import Search
 from argosy.plan.setting import Measured as Measured
 from argosy.plan.setting import Setting
 
 # With fused attention there are no scores to recompute selectively; a profile may know otherwise.
+# Micro-batches of up to SMALL_SIZE sequences are tried always, larger ones of up to LARGE_TOKENS tokens.
+SMALL_SIZE, LARGEST_SIZE, LARGE_TOKENS = 4, 64, 65536
 RECOMPUTES, FUSED_RECOMPUTES = ("none", "selective", "full"), ("none", "full")
+
+
+def microbatch_sizes(sequence_length: int) -> tuple[int, ...]:
+    """List the sizes of micro-batches to try: a few, and larger ones of short sequences, whose products are small.
+
+    >>> microbatch_sizes(8192), microbatch_sizes(512)
+    ((1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64))
+    """
+    sizes = (size for size in powers(LARGEST_SIZE) if size <= SMALL_SIZE or size * sequence_length <= LARGE_TOKENS)
+    return tuple(sizes)
 
 
 def make_search(
@@ -53,7 +65,7 @@ def make_search(
     )
     recomputes = RECOMPUTES if measured and not runnable else FUSED_RECOMPUTES
     freedom = Freedom(
-        sizes=(train.microbatch_size,) if train.microbatch_size else MICROBATCH_SIZES,
+        sizes=(train.microbatch_size,) if train.microbatch_size else microbatch_sizes(train.sequence_length),
         recomputes=(train.recompute,) if train.recompute else recomputes,
         runnable=runnable,
         form=form,

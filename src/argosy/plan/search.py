@@ -4,6 +4,7 @@ Bounded everywhere, so that a fleet of 100,000 chips, which is a handful of clas
 estimates; the timeline decides. Must not know prices nor what is asked for.
 """
 
+import itertools
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,6 @@ from argosy.plan.links import can_join
 from argosy.plan.mixing import mixed
 from argosy.plan.templates import Template
 
-MICROBATCH_SIZES = (1, 2, 4)
 BLOCK_MAX = 3
 PARTITIONED_MAX = 4
 # Times around the estimated step for which the best choices are combined too.
@@ -118,7 +118,7 @@ class Search:
         found: list[Candidate] = []
         for family in self.families:
             for blocks in partitions(parts, joined=self.joined):
-                if self.freedom.form and len(blocks) > 1:
+                if (self.freedom.form and len(blocks) > 1) or not all(self.linked(block, sites) for block in blocks):
                     continue
                 fronts = [self.front(block, family) for block in blocks]
                 # Of many classes those that can't hold the model alone are left out.
@@ -134,11 +134,20 @@ class Search:
         for candidate in found:
             best[candidate.family] = min(candidate.least_ms, best.get(candidate.family, candidate.least_ms))
         for family, least_ms in sorted(best.items(), key=lambda item: item[1])[:MIXED_FAMILIES]:
-            blocks = blocks_of(parts, joined=self.joined)
+            sites = {part.chip_class.site for part in parts}
+            blocks = [b for b in blocks_of(parts, joined=self.joined) if self.linked(b, sites)]
             pool = [choice.template for block in blocks for choice in self.front(block, family)]
             picked = mixed(pool, chips, batch, least_ms)
             if picked:
                 yield Candidate(choice=tuple(picked), family=family, least_ms=least_ms)
+
+    def linked(self, block: tuple[Part, ...], sites: set[str]) -> bool:
+        """Tell whether a block may share pipelines: through several sites only where every two of all have a link.
+
+        Then any two sites may be neighbours in a pipeline, or be all that holds some layer.
+        """
+        several = len({part.chip_class.site for part in block}) > 1
+        return not several or all(can_join(pair, self.base.links) for pair in itertools.combinations(sites, 2))
 
     def pace(self, part: Part) -> float:
         """Give the tokens a second of a class's quickest replicas alone, in a step without end; 0 where none fits."""
