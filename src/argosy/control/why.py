@@ -4,6 +4,7 @@ Reads the state and changes nothing. A part's verdict compares what it needs wit
 and owned; a rung is as bad as its worst part; a group is as well off as its best rung.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 from argosy.contracts.pending import Need
@@ -72,7 +73,8 @@ def judge(state: State, job: JobState, noted: Blocked) -> Judgement:
         found.append(Judgement(code or "NEXT_PASS", rung=rung, excess=excess))
     best = min(found, key=lambda item: SEVERITY.index(item.code))
     shown = [best, *(item for item in found if item is not best)][:NEEDS_MAX]
-    best.needs = tuple(need for item in shown if item.rung for need in needs_of(state, item.rung))
+    with state.nodes.lent((), job.avoid):
+        best.needs = tuple(need for item in shown if item.rung for need in needs_of(state, item.rung))
     reservation = state.reservations.get(job.id)
     if reservation is not None and reservation.expires_us:
         best.code = "RECLAIMING"
@@ -80,6 +82,22 @@ def judge(state: State, job: JobState, noted: Blocked) -> Judgement:
         best.code = noted.code
     best.detail = noted.detail
     return best
+
+
+def shut_out(state: State, job: JobState) -> bool:
+    """Tell whether a job's bad hosts leave no domain wide enough for any rung, were all else free."""
+    return all(any(_widest_without(state, job, part) < part.nodes for part in rung.parts) for rung in job.rungs)
+
+
+def _widest_without(state: State, job: JobState, part: RungPart) -> int:
+    """Count the nodes that the largest domain of a part's level owns, those a job avoids left out."""
+    shunned = [
+        number for number in job.avoid if state.nodes.pool[number] == part.pool and not state.nodes.retired[number]
+    ]
+    lost = Counter(state.nodes.leaf[number].above[part.level].number for number in shunned)
+    return max(
+        (domain.owned - lost[domain.number] for domain in state.nodes.trees[part.pool].at(part.level)), default=0
+    )
 
 
 def worst(codes: list[str]) -> str:

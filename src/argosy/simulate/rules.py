@@ -9,6 +9,7 @@ from argosy.control import log
 from argosy.control.change import AttemptBegan, AttemptRegrouped, Record, Refused
 from argosy.control.explain import explain, noted_of
 from argosy.control.validate import problems
+from argosy.control.why import shut_out
 from argosy.simulate.server import Server
 
 CHECK_EVERY = 16
@@ -108,7 +109,8 @@ class Rules:
         self.broken += problems(state)
         self._check_replay()
         for job in state.jobs.values():
-            if job.state == "ended":
+            # A job that failed on some node of every domain wide enough waits for new nodes, as it should.
+            if job.state == "ended" or (job.state == "waiting" and shut_out(state, job)):
                 continue
             why = explain(state, job.id)
             reason = f"{why.code} {why.text}" if why else job.reason
