@@ -63,11 +63,11 @@ class TestPlans:
         assert {len(nodes_used(plan, classes)) for plan in plans} == {1}
 
     def test_a_single_node_is_its_own_network(self, build: Any) -> None:
-        """A plan on one node of many is as fast as if the fleet had only that node."""
+        """A plan on one node of many is no slower than if the fleet had only that node: its sums stay inside the node."""
         large, small = (build.chip_class(nodes=count, nic_gbps=5.0) for count in (4, 1))
         plans = sized_plans(build.job(), build.shape(), [large], [])
         alone = sized_plans(build.job(), build.shape(), [small], [])[0].prediction
-        assert min(plans, key=lambda plan: plan.world_size).prediction.step_ms == alone.step_ms
+        assert min(plans, key=lambda plan: plan.world_size).prediction.step_ms <= alone.step_ms
 
     def test_limits_of_the_job(self, build: Any) -> None:
         """What the job says of chips holds in every size."""
