@@ -63,7 +63,7 @@ class TestPlans:
         assert {len(nodes_used(plan, classes)) for plan in plans} == {1}
 
     def test_a_single_node_is_its_own_network(self, build: Any) -> None:
-        """A plan on one node of many is no slower than if the fleet had only that node: its sums stay inside the node."""
+        """A plan on one node of many is no slower than on a fleet of that node alone."""
         large, small = (build.chip_class(nodes=count, nic_gbps=5.0) for count in (4, 1))
         plans = sized_plans(build.job(), build.shape(), [large], [])
         alone = sized_plans(build.job(), build.shape(), [small], [])[0].prediction
