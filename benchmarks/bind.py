@@ -25,6 +25,7 @@ from argosy.model.named import config_text
 from argosy.plan.bind import bind
 from argosy.plan.bind_option import bind_option
 from argosy.plan.options import Offering, options_for
+from command import start, whole_number
 
 MODEL, NODES, NODE_CHIPS = "llama-3-70b", 1024, 8
 JOB = Job(
@@ -116,8 +117,8 @@ def main() -> None:
     """Offer once, then bind the largest size of every option, and single chips."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--nodes", type=int, default=NODES)
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--nodes", type=whole_number, default=NODES)
+    parser.add_argument("--repeats", type=whole_number, default=9)
     options = parser.parse_args()
     rows: list[dict[str, object]] = []
     north = [
@@ -152,4 +153,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -3,11 +3,8 @@
 Only public words of the core are used: events in, commands out. Everything here is simulated; no time is measured.
 """
 
-import contextlib
 import heapq
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from argosy.contracts.command import Launch, RunPass, Stop, WakeAt
@@ -30,19 +27,6 @@ from argosy.contracts.policy import SECOND_US, Policy
 from argosy.contracts.request import Claim, Pool
 from argosy.control.core import step
 from argosy.control.state import State
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Send what the solver prints from within, against its own settings, to the errors' stream."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 @dataclass(slots=True)
@@ -124,9 +108,9 @@ class Driver:
             self._pass_due = False
             self._send(PassDue)
 
-    def _send(self, kind: type[Event], **fields: object) -> None:
+    def _send(self, kind: Callable[..., Event], **fields: object) -> None:
         """Send one event and do what comes of it."""
-        record = step(self.state, kind(seq=self.state.seq + 1, now_us=self.now_us, term=1, **fields))  # type: ignore[arg-type]
+        record = step(self.state, kind(seq=self.state.seq + 1, now_us=self.now_us, term=1, **fields))
         for command in record.commands:
             if isinstance(command, RunPass):
                 self._pass_due = True

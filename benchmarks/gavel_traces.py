@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.contracts.errors import BadInputError
+from argosy.fleet.text_file import read_text_file
 
 COLUMNS = 10
 FOLDER = Path(os.environ.get("ARGOSY_REFERENCE_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -47,7 +48,8 @@ def read_rates(path: Path = GAVEL / "simulation_throughputs.json.gz") -> Rates:
 def read_trace(path: Path) -> list[Row]:
     """Read a trace, in order of arrival."""
     rows = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    text = read_text_file(path, "trace", "; name a file in Gavel's format")
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         cells = line.split("\t")

@@ -35,8 +35,9 @@ from pathlib import Path
 from typing import Any
 
 import published_plans
-from argosy.contracts.errors import ArgosyError, BadInputError
+from argosy.contracts.errors import ArgosyError
 from argosy.plan.curves import Curve
+from command import start
 from published_plans import curve_for, fit, predict_s
 from published_rows import FAMILIES, HELD_OUT, SETS, Run, Skipped, other_halves, read_runs
 from sailor_data import (
@@ -236,9 +237,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         folder = reference_folder(options.data)
         table = Path(options.published) if options.published else folder.parent / "published.csv"
-        if not table.is_file():
-            raise BadInputError(f"--published {table}: no such file")
-        reference = table.samefile(folder.parent / "published.csv")
+        reference = table.resolve() == (folder.parent / "published.csv").resolve()
         published, skipped, curves = published_residuals(table, folder.parent / "calculon" if reference else None)
         residuals = sailor_residuals(folder) + published
     except ArgosyError as error:
@@ -264,4 +263,4 @@ def print_tables(sets: dict[str, dict[str, Any]], skipped: Sequence[Skipped]) ->
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start(lambda: main(sys.argv[1:]))

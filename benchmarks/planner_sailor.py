@@ -26,6 +26,7 @@ from argosy.plan.mix import Mix, plan_alike, plan_mix
 from argosy.plan.mix_bound import bound_s
 from argosy.plan.mix_tables import Sums
 from argosy.plan.profiles import known
+from command import COUNT_MAX, start, whole_number
 from sailor_data import Setting, load_setting, reference_folder
 from sailor_evaluator import Timing, check, evaluate, read_plan
 from sailor_problem import mix_problem, sailor_plan
@@ -146,8 +147,10 @@ def parse_pool(text: str) -> tuple[tuple[str, int], ...]:
     pool: dict[str, int] = {}
     for item in text.split(","):
         name, _, count = item.strip().partition("=")
-        if not name or not count.strip().isdigit() or not int(count) or name in pool:
-            raise BadInputError(f"--chips {text!r}: expected NAME=COUNT,... with counts of at least 1, each name once")
+        if not name or not count.strip().isdecimal() or not 1 <= int(count) <= COUNT_MAX or name in pool:
+            raise BadInputError(
+                f"--chips {text!r}: expected NAME=COUNT,... with counts of 1 to {COUNT_MAX:,}, each name once"
+            )
         pool[name] = int(count)
     return tuple(pool.items())
 
@@ -159,9 +162,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--data", default="", help="folder with Sailor's data")
     parser.add_argument("--model", default="", help="plan this model; with --chips")
     parser.add_argument("--chips", default="", help="on this pool: A100-40=32,V100-16=96")
-    parser.add_argument("--batch", type=int, default=0, help="global batch; default: the model's training config")
+    parser.add_argument("--batch", type=whole_number, default=0, help="by default the model's training config's")
     options = parser.parse_args(arguments)
     try:
+        if options.batch and not options.chips:
+            raise BadInputError("--batch goes with --chips, as in --chips A100-40=32,V100-16=96 --batch 1024")
         cases: tuple[Case, ...] = CASES
         if options.chips:
             cases = (Case(model=options.model or "OPT-350", pool=parse_pool(options.chips), batch=options.batch),)
@@ -194,4 +199,4 @@ def _report(row: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start(lambda: main(sys.argv[1:]))

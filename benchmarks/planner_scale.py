@@ -27,6 +27,7 @@ from argosy.model.config import read_config
 from argosy.model.named import config_text
 from argosy.plan.check import check_plan
 from argosy.plan.planner import plan_job
+from command import start
 
 HERE = Path(__file__).parent
 KIB_PER_GB = 1e9 / 1024
@@ -190,4 +191,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    start(main)

@@ -26,6 +26,7 @@ from argosy.network.exchanges import by_phases, gather_inside
 from argosy.network.wires import find_wire
 from argosy.plan.bind import bind
 from argosy.plan.timeline import simulate
+from command import start, whole_number
 from emulated_runs import Chips, Run, inputs, measure, wall_summary, wall_text
 
 LAYERS = 12
@@ -208,7 +209,7 @@ def main(arguments: Sequence[str]) -> int:
     """Draw plans, run them and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--plans", type=int, default=20, help="how many to draw")
+    parser.add_argument("--plans", type=whole_number, default=20, help="how many to draw")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="run only the N-th, counted from 0")
     options = parser.parse_args(arguments)
@@ -241,4 +242,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start(lambda: main(sys.argv[1:]))

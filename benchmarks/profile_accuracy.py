@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from command import start, whole_number
+
 SEQUENCE_LENGTH, BATCH, MICROBATCH = 256, 16, 2
 CONFIG = {
     "model_type": "llama",
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure, and print predicted beside measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--steps", type=int, default=16, help="steps of the longer run; the shorter has a quarter")
+    parser.add_argument("--steps", type=whole_number, default=16, help="of the longer run; the shorter has a quarter")
     parser.add_argument("--model", type=Path, help="a config.json in place of the small one here")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
@@ -108,4 +110,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start(lambda: main(sys.argv[1:]))

@@ -5,6 +5,7 @@ program must have decided is filled in by the rules in `_split`; it knows nothin
 """
 
 import csv
+import io
 import json
 import math
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.fleet.catalogue import load_catalogue
+from argosy.fleet.text_file import read_text_file
 from argosy.model.config import read_config
 from argosy.model.flops import train_flops_per_token
 from argosy.model.named import config_text, named_configs
@@ -143,18 +145,18 @@ class Skipped:
 def read_runs(path: Path) -> tuple[list[Run], list[Skipped]]:
     """Read all rows of a table: those that can be predicted, and which were left out, and why."""
     runs, skipped = [], []
-    with path.open(newline="") as file:
-        table = csv.DictReader(file)
-        missing = sorted((SPLIT_COLUMNS | SHAPE_COLUMNS | TOLD_COLUMNS) - set(table.fieldnames or ()))
-        if missing:
-            raise BadInputError(f"{path}: columns {', '.join(missing)} are missing; expected those of published.csv")
-        for line, cells in enumerate(table, start=2):
-            row = {key: _stated(value) for key, value in cells.items() if key}
-            group = _group(row["source"])
-            try:
-                runs.append(_run(row, group))
-            except UnfitError as reason:
-                skipped.append(Skipped(group=group, line=line, model=row["model"], reason=str(reason)))
+    text = read_text_file(path, "table of runs", "; name one like published.csv")
+    table = csv.DictReader(io.StringIO(text, newline=""))
+    missing = sorted((SPLIT_COLUMNS | SHAPE_COLUMNS | TOLD_COLUMNS) - set(table.fieldnames or ()))
+    if missing:
+        raise BadInputError(f"{path}: columns {', '.join(missing)} are missing; expected those of published.csv")
+    for line, cells in enumerate(table, start=2):
+        row = {key: _stated(value) for key, value in cells.items() if key}
+        group = _group(row["source"])
+        try:
+            runs.append(_run(row, group))
+        except UnfitError as reason:
+            skipped.append(Skipped(group=group, line=line, model=row["model"], reason=str(reason)))
     return runs, skipped
 
 

@@ -34,6 +34,7 @@ from pathlib import Path
 import msgspec
 
 from argosy.contracts.errors import ArgosyError, BadInputError
+from command import start
 from sailor_data import (
     MEASURED_PROCESS_BYTES,
     PROCESS_BYTES,
@@ -397,4 +398,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start(lambda: main(sys.argv[1:]))

@@ -10,6 +10,7 @@ before that, or needs none of those nodes, may pass it. All figures are simulate
 
 import argparse
 import csv
+import io
 import json
 import math
 import random
@@ -22,7 +23,9 @@ from argosy.contracts.fleet import Node
 from argosy.contracts.option import Option, Part, Size
 from argosy.contracts.policy import ORDERS, SECOND_US, Policy, Queue
 from argosy.contracts.request import Claim, Pool
-from core_driver import Driver, Request, quiet
+from argosy.fleet.text_file import read_text_file
+from command import start, whole_number
+from core_driver import Driver, Request
 from gavel_traces import FOLDER
 
 CHIPS_PER_NODE = 8
@@ -63,7 +66,8 @@ def read_gangs(path: Path, nodes: int, load: float, seed: int) -> list[Gang]:
     # Failed jobs run so much of their length that they take their share of the time.
     cut = FAIL_TIME_SHARE / (1 - FAIL_TIME_SHARE) * (1 - FAIL_SHARE) / FAIL_SHARE
     gangs = []
-    for row in csv.DictReader(path.open()):
+    text = read_text_file(path, "trace", "; name one like acme_kalos_converted.csv")
+    for row in csv.DictReader(io.StringIO(text)):
         chips = int(row["gpu_workers"]) * float(row["gpu_per_worker"])
         length_s = 0.5 * float(row["num_iteration"])
         run_s = length_s * (cut if rng.random() < FAIL_SHARE else 1.0)
@@ -149,8 +153,7 @@ def through_the_core(gangs: list[Gang], nodes: int, order: str) -> tuple[list[fl
             Request(claim=claim, options=(option,), work=gang.run_s * 1e3, arrival_us=round(gang.arrival_s * SECOND_US))
         )
     driver = Driver(policy=Policy(queues=(Queue(name="all", order=order),)), pools=(pool,), nodes=fleet)
-    with quiet():
-        driver.run(requests)
+    driver.run(requests)
     lives = list(driver.lives.values())
     return [(life.started_us or 0) / SECOND_US for life in lives], [(life.ended_us or 0) / SECOND_US for life in lives]
 
@@ -189,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--trace", type=Path, default=FOLDER / "scheduler" / "acme_kalos_converted.csv")
-    parser.add_argument("--nodes", type=int, default=256, help="of 8 chips")
+    parser.add_argument("--nodes", type=whole_number, default=256, help="of 8 chips")
     parser.add_argument("--load", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--order", choices=ORDERS, action="append")
@@ -210,4 +213,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

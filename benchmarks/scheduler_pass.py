@@ -18,6 +18,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -43,6 +44,9 @@ from argosy.control.log import restore, snapshot
 from argosy.control.passing import STARTS_MAX
 from argosy.control.settle import RECLAIMS_MAX
 from argosy.control.state import State
+from command import start, whole_number
+
+T = TypeVar("T")
 
 SITES = ("north", "south", "east", "west")
 KINDS = ("h800", "a910", "h100", "mi300", "v100", "l40")
@@ -266,11 +270,11 @@ def measure(name: str, bench: Bench, changes: int, passes: int) -> dict[str, obj
     }
 
 
-def timed(work: Callable[[], Record | None]) -> tuple[float, Record]:
+def timed(work: Callable[[], T]) -> tuple[float, T]:
     """Do something and give its CPU milliseconds."""
     begun = time.process_time()
     result = work()
-    return (time.process_time() - begun) * 1e3, result  # type: ignore[return-value]
+    return (time.process_time() - begun) * 1e3, result
 
 
 def reasons(bench: Bench) -> tuple[int, float]:
@@ -288,9 +292,9 @@ def main() -> None:
     """Run all cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--nodes", type=int, default=12_500)
-    parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--passes", type=int, default=15)
+    parser.add_argument("--nodes", type=whole_number, default=12_500)
+    parser.add_argument("--jobs", type=whole_number, default=10_000)
+    parser.add_argument("--passes", type=whole_number, default=15)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     begun = time.process_time()
@@ -323,4 +327,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

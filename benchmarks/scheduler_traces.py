@@ -22,7 +22,8 @@ from argosy.contracts.option import Option, Part, Size
 from argosy.contracts.policy import SECOND_US, Policy, Queue, Reclaim, Round
 from argosy.contracts.request import Claim, Pool
 from argosy.control.choose import Ways, end_bound_s
-from core_driver import Driver, Life, Request, quiet
+from command import start
+from core_driver import Driver, Life, Request
 from gavel_traces import GAVEL, Rates, Row, read_rates, read_trace
 
 SCALE = 1000
@@ -159,8 +160,7 @@ def run_trace(name: str, rows: list[Row], rates: Rates, chips: dict[str, int], p
     if rules == "gavel":
         driver.gate = Ticks(KEPT_US if policy == "fifo_perf" else 0)
     requests = requests_of(rows, rates, chips)
-    with quiet():
-        driver.run(requests)
+    driver.run(requests)
     run = _summary(name, policy, rules, list(driver.lives.values()), chips, requests)
     return replace(run, left_out=len(left_out))
 
@@ -277,4 +277,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from argosy.contracts.plan import SCHEDULES, Exchange, Plan, Replica, Send, Stage, Wire
 from argosy.plan.timeline import steady
+from command import start
 
 LAYERS = 128
 REPEATS = 5
@@ -124,4 +125,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start(lambda: main(sys.argv[1:]))

@@ -1,7 +1,10 @@
 """What all tests share: where reference data lies, and a hypothesis profile that repeats itself."""
 
+import importlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -25,3 +28,9 @@ def reference_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no reference data at {folder}; set ARGOSY_REFERENCE_DATA to its folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def benchmark() -> Callable[[str], ModuleType]:
+    """Import a script of the benchmarks folder by name."""
+    return importlib.import_module

@@ -1,8 +1,6 @@
 """How near predictions come to measured runs, and how tables of published runs are read."""
 
 import csv
-import importlib
-import sys
 from collections import Counter
 
 import pytest
@@ -48,11 +46,9 @@ REASONS = {
 
 
 @pytest.fixture(scope="module")
-def accuracy(repository):
+def accuracy(benchmark):
     """Import the accuracy benchmark."""
-    sys.path.insert(0, str(repository / "benchmarks"))
-    yield importlib.import_module("planner_accuracy")
-    sys.path.remove(str(repository / "benchmarks"))
+    return benchmark("planner_accuracy")
 
 
 def rows_of(table):

@@ -1,21 +1,10 @@
 """Gavel's rules as the benchmark counts them, on small and on made traces, and waiting beside FIFO with backfill."""
 
-import importlib
-import sys
-
 import pytest
 
 from argosy.contracts.errors import BadInputError
 
 FAST_AND_SLOW = {"fast": {("A", 1): 4.0, ("A", 2): 6.0}, "slow": {("A", 1): 1.0, ("A", 2): 0.0}}
-
-
-@pytest.fixture(scope="module")
-def benchmark(repository):
-    """Import a script of the benchmarks folder by name."""
-    sys.path.insert(0, str(repository / "benchmarks"))
-    yield importlib.import_module
-    sys.path.remove(str(repository / "benchmarks"))
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,13 @@
 """The benchmark of profiles writes a job that Argosy reads and trains."""
 
-import importlib
-import sys
-
 from argosy.cli.jobs import load_job, load_model
 from argosy.model.shape import trainer_refusal
 
 
 class TestInputs:
-    def test_the_job_can_be_trained(self, repository, tmp_path, monkeypatch):
+    def test_the_job_can_be_trained(self, benchmark, tmp_path, monkeypatch):
         """Its job, model and text are there, and the trainer runs the model."""
-        monkeypatch.setattr(sys, "path", [str(repository / "benchmarks"), *sys.path])
-        importlib.import_module("profile_accuracy").write_inputs(tmp_path, None)
+        benchmark("profile_accuracy").write_inputs(tmp_path, None)
         monkeypatch.chdir(tmp_path)
         job = load_job(tmp_path / "job.yaml", [])
         shape, _ = load_model(job, "job.yaml")

@@ -1,20 +1,10 @@
 """Sailor's arithmetic and rules as the benchmarks count them, and what the planner reaches under them."""
 
-import importlib
 import json
-import sys
 
 import pytest
 
 from argosy.contracts.errors import BadInputError
-
-
-@pytest.fixture(scope="module")
-def benchmark(repository):
-    """Import a script of the benchmarks folder by name."""
-    sys.path.insert(0, str(repository / "benchmarks"))
-    yield importlib.import_module
-    sys.path.remove(str(repository / "benchmarks"))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +108,6 @@ class TestPlanner:
             (("--model", "GPT", "--chips", "A100-40=8"), "'GPT' is unknown"),
             (("--model", "GPT"), "'GPT' is unknown"),
             (("--model", "GPT-Neo-2.7", "--chips", "V100-16=4"), "no replica fits"),
-            (("--chips", "A100-40=8", "--batch", "-1"), "batch"),
         ],
     )
     def test_bad_input_is_named(self, benchmark, capsys, arguments, said):

@@ -1,8 +1,6 @@
 """Plans drawn for the benchmark that holds the timeline against the emulated trainer."""
 
-import importlib
 import random
-import sys
 from dataclasses import replace
 
 import pytest
@@ -15,11 +13,9 @@ PLANS = 24
 
 
 @pytest.fixture(scope="module")
-def truth(repository):
+def truth(benchmark):
     """Import the benchmark."""
-    sys.path.insert(0, str(repository / "benchmarks"))
-    yield importlib.import_module("planner_truth")
-    sys.path.remove(str(repository / "benchmarks"))
+    return benchmark("planner_truth")
 
 
 def bound(plan: Plan) -> Plan:

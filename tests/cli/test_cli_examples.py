@@ -1,16 +1,17 @@
 """The examples in docstrings of what is put into words are what the functions give."""
 
 import doctest
+from types import ModuleType
 
 import pytest
 
-from argosy.cli import idling, showing, summary, tables, words
+from argosy.cli import explaining, idling, summary, tables, words
 from argosy.plan import course, explain, pareto
 
 
 @pytest.mark.parametrize(
-    "module", [tables, words, idling, showing, summary, course, explain, pareto], ids=lambda module: module.__name__
+    "module", [tables, words, idling, explaining, summary, course, explain, pareto], ids=lambda module: module.__name__
 )
-def test_examples(module: object) -> None:
+def test_examples(module: ModuleType) -> None:
     """Each example gives what stands below it."""
-    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
+    assert doctest.testmod(module).failed == 0

@@ -10,6 +10,7 @@ from argosy.cli.main import main
 from argosy.contracts.codec import decode
 from argosy.plan.check import check_plan
 from argosy.plan.folding import Folded, unfold
+from support.plan_files import write_files
 
 FLEET = """
 fleet: twins
@@ -30,9 +31,7 @@ train: {sequence_length: 2048, global_batch_size: 512, steps: 5}
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     """Write a job and a fleet; answers the arguments that ask for the front."""
-    (tmp_path / "job.yaml").write_text(JOB)
-    (tmp_path / "fleet.yaml").write_text(FLEET)
-    return ["plan", str(tmp_path / "job.yaml"), "--fleet", str(tmp_path / "fleet.yaml"), "--pareto"]
+    return [*write_files(tmp_path, JOB, FLEET), "--pareto"]
 
 
 class TestPareto:

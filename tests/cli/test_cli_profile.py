@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from argosy.cli.machine import find_group, read_degrees
 from argosy.cli.main import main
-from argosy.cli.profile import find_group, read_degrees
 from argosy.contracts.codec import decode
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import NodeGroup

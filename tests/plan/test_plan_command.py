@@ -7,29 +7,13 @@ from typing import Any
 import pytest
 
 from argosy.cli.main import main
-
-FLEET = """
-fleet: twins
-sites: {north: {}, south: {}}
-long_links: [{between: [north, south], km: 50, gbps: 100}]
-nodes:
-  - {site: north, chip: h800-sxm, chips_per_node: 2, count: 1, emulate: {tflops: 0.02, memory_gb: 1}}
-  - {site: south, chip: ascend-910b3, chips_per_node: 2, count: 1, emulate: {tflops: 0.01, memory_gb: 1}}
-"""
-JOB = """
-name: job
-model: tiny
-data: {files: x.txt}
-train: {sequence_length: 64, global_batch_size: 12, steps: 5}
-"""
+from support.plan_files import write_files
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     """Write a job and a fleet; answers the arguments that name them."""
-    (tmp_path / "job.yaml").write_text(JOB)
-    (tmp_path / "fleet.yaml").write_text(FLEET)
-    return ["plan", str(tmp_path / "job.yaml"), "--fleet", str(tmp_path / "fleet.yaml")]
+    return write_files(tmp_path)
 
 
 class TestPlanCommand:

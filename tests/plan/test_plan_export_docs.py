@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from argosy.contracts.plan import Plan
 from argosy.plan.exports.formats import FORMATS
 from support.exports import make_plan, make_replica, named_shape
 
@@ -26,9 +27,9 @@ class TestPage:
         ("name", "language", "plan"),
         [("megatron", "bash", ALIKE), ("torchtitan", "python", ALIKE), ("flagscale", "yaml", MIXED)],
     )
-    def test_shown_as_written(self, repository: Path, name: str, language: str, plan: object) -> None:
+    def test_shown_as_written(self, repository: Path, name: str, language: str, plan: Plan) -> None:
         """The first block in each framework's language is the export of the plan described above it."""
         page = (repository / "docs" / "exports.md").read_text("utf-8")
         shown = re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)
         assert shown
-        assert shown[1] == FORMATS[name](plan, SHAPE, None)  # type: ignore[arg-type]
+        assert shown[1] == FORMATS[name](plan, SHAPE, None)

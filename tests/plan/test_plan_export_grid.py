@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.plan import Prediction
+from argosy.contracts.plan import Prediction, Replica
 from argosy.plan.exports.formats import FORMATS, find_exporter
 from argosy.plan.exports.grid import check_vendors, class_notes, expectation, grid_of
 from support.exports import make_plan, make_replica, named_shape
@@ -26,9 +26,9 @@ class TestAlike:
             (make_replica([16, 16], recompute="full"), "recompute none, .* has full of 16"),
         ],
     )
-    def test_replicas_that_differ(self, other: object, reason: str) -> None:
+    def test_replicas_that_differ(self, other: Replica, reason: str) -> None:
         """Replicas that differ are refused by the first thing in which they do, with the replica that does."""
-        plan = make_plan(SHAPE, EVEN, other)  # type: ignore[arg-type]
+        plan = make_plan(SHAPE, EVEN, other)
         with pytest.raises(
             BadInputError, match=rf"X can't .*: replica 1 \(north/fast\) has {reason}; it takes the same"
         ):

@@ -16,11 +16,11 @@ from argosy.plan.memory import (
     Holding,
     ends_gb,
     messages_gb,
-    place_holding,
     unit_gb,
     workspace_gb,
 )
 from argosy.plan.program import MEGATRON_2022, TRAINER
+from argosy.plan.schedules import held_microbatches
 from argosy.plan.setting import Setting, Way
 
 GAPS = 1 + FRAGMENTATION
@@ -113,8 +113,5 @@ class TestSplits:
 class TestPlaces:
     def test_a_place_holds_what_its_schedule_keeps(self) -> None:
         """1F1B holds one micro-batch more a stage nearer the front; interleaving more, in parts of a place."""
-        held = [place_holding(Way(), "1f1b", place, 4, 16).held for place in range(4)]
-        assert held == [4, 3, 2, 1]
-        assert place_holding(Way(), "interleaved", 0, 4, 16, 2, optimizer_shards=3) == Holding(
-            way=Way(), held=11, optimizer_shards=3
-        )
+        assert [held_microbatches("1f1b", place, 4, 16) for place in range(4)] == [4, 3, 2, 1]
+        assert held_microbatches("interleaved", 0, 4, 16, 2) == 11

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import SCHEDULES, TRAINER_SCHEDULES
 from argosy.plan.passes import passage
-from argosy.plan.schedules import check_schedule, choose_schedule, held_microbatches, most_held, place_order
+from argosy.plan.schedules import check_schedule, choose_schedule, held_microbatches, place_order
 from argosy.plan.walk import Pipeline, walk
 
 law = settings(derandomize=True, deadline=None, max_examples=80)
@@ -154,18 +154,6 @@ class TestOrderLaws:
             order = place_order(schedule, place, places, microbatches, virtual)
             change = itertools.accumulate((kind == "F") - (kind == frees) for kind, _, _ in order)
             assert held_microbatches(schedule, place, places, microbatches, virtual) == max(change)
-
-    @law
-    @given(counts(), st.lists(st.integers(0, 9), min_size=4, max_size=4))
-    def test_most_held(self, drawn: tuple[str, int, int, int], sizes: list[int]) -> None:
-        """With stages of any sizes, the most that is held at once is what a walk of all micro-batches finds."""
-        schedule, places, microbatches, virtual = drawn
-        frees = "W" if schedule == "zero-bubble" else "B"
-        for place in range(places):
-            order = place_order(schedule, place, places, microbatches, virtual)
-            change = (((k == "F") - (k == frees)) * sizes[s // places] for k, s, _ in order)
-            most = most_held(schedule, place, places, microbatches, sizes[:virtual])
-            assert most == max(itertools.accumulate(change))
 
 
 class TestBubbles:

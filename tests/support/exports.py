@@ -101,11 +101,18 @@ def read_megatron(text: str) -> dict[str, Any]:
     return values
 
 
+def _number(pattern: str, text: str) -> int:
+    """Find the number that a pattern names; a text without it is no export."""
+    found = re.search(pattern, text)
+    assert found, pattern
+    return int(found[1])
+
+
 def megatron_split(text: str) -> Split:
     """Say what Megatron-LM makes of a file on the ranks that its first line names."""
     values = read_megatron(text)
     tp, pp, cp = (int(values[f"{name}-parallel-size"]) for name in ("tensor-model", "pipeline-model", "context"))
-    ranks = int(re.search(r"on (\d+) ranks", text)[1])  # type: ignore[index]
+    ranks = _number(r"on (\d+) ranks", text)
     counts = _megatron_counts(values, pp)
     size = int(values["micro-batch-size"])
     return Split(
@@ -173,13 +180,13 @@ def _torchtitan(text: str) -> Any:
         modules[module] = ModuleType(module)
         for name in names.split(", "):
             setattr(modules[module], name, _Kept)
-    layers = int(re.search(r"len\(model_spec.model.layers\) != (\d+)", text)[1])  # type: ignore[index]
+    layers = _number(r"len\(model_spec.model.layers\) != (\d+)", text)
     registry = next(
         module
         for name, module in modules.items()
         if name.startswith("torchtitan.models.") and hasattr(module, "model_registry")
     )
-    registry.model_registry = lambda flavor: _model(flavor, layers)  # type: ignore[attr-defined]
+    vars(registry)["model_registry"] = lambda flavor: _model(flavor, layers)
     with patch.dict(sys.modules, modules):
         yield
 

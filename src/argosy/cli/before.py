@@ -8,8 +8,9 @@ from pathlib import Path
 
 from argosy.cli.data import check_files
 from argosy.cli.files import check_file, check_folder
+from argosy.cli.inputs import Inputs
 from argosy.cli.jobs import told_of
-from argosy.cli.used import ELSEWHERE, Inputs
+from argosy.cli.used import ELSEWHERE
 from argosy.contracts.errors import BadInputError, InfrastructureError
 
 HOST = "127.0.0.1"

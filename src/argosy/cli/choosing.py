@@ -9,7 +9,7 @@ from pathlib import Path
 from argosy.cli.inputs import Inputs
 from argosy.cli.jobs import load_model, shadow_note, told_of
 from argosy.cli.planfile import check_here, read_plan
-from argosy.cli.planning import plan_inputs as plan_inputs
+from argosy.cli.planning import plan_inputs
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape, trainer_refusal

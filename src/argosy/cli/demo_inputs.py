@@ -6,8 +6,9 @@ Reads the files in `demo_files`; starts nothing.
 from dataclasses import replace
 from importlib.resources import files
 
-from argosy.cli.choosing import Choice, plan_inputs
+from argosy.cli.choosing import Choice
 from argosy.cli.inputs import Inputs, gather
+from argosy.cli.planning import plan_inputs
 from argosy.cli.running import More
 from argosy.cli.summary import Line, Measured, percent
 from argosy.contracts.job_file import read_job

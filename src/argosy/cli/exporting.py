@@ -16,8 +16,6 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.exports.formats import find_exporter
 
-STDOUT = "-"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:

@@ -24,6 +24,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from argosy import __version__
+from argosy.cli.streams import discard_output, keep_output, open_streams
 from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError, InterruptedByUserError
 from argosy.contracts.plain import plain_text
 
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return BadInputError.exit_code
         if isinstance(error, OSError) and error.errno in UNWRITABLE and not error.filename:
             _say(f"standard output can't be written: {error.strerror}")
-            _discard_output()
+            discard_output()
             return InfrastructureError.exit_code
         _say(bug_text(error))
         return BUG_CODE
@@ -104,34 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _broken_pipe() -> int:
     """Keep the interpreter from complaining once more when it flushes at its end, for nobody reads any more."""
-    _discard_output()
+    discard_output()
     return BROKEN_PIPE_CODE
-
-
-def _discard_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def open_streams() -> None:
-    """Give a process that was started with closed standard streams (`>&-`) ones that swallow everything."""
-    if sys.stdout is not None and sys.stderr is not None:
-        return
-    while os.open(os.devnull, os.O_RDWR) <= 2:  # else the next file that is opened would become standard output
-        pass
-    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as we run
-    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-
-
-def keep_output() -> None:
-    """Keep standard output to this process's own words; what libraries write to it in C goes to standard error.
-
-    HiGHS, the planner's solver, prints a line now and then whatever it is told, in the middle of `--json`.
-    """
-    sys.stdout.flush()
-    own = os.dup(1)
-    os.dup2(2, 1)
-    encoding, errors, lines = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
-    sys.stdout = os.fdopen(own, "w", 1 if lines else -1, encoding=encoding, errors=errors)
 
 
 def _tell_json(text: str, arguments: Sequence[str]) -> None:

@@ -3,21 +3,21 @@
 Asks the room `plan` and lays out what it answers; computes nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
 
 from argosy.cli.inputs import Inputs
 from argosy.cli.options import headline
+from argosy.cli.pareto_json import front_json
 from argosy.cli.pareto_picture import COST, write_front
 from argosy.cli.tables import fitting, made_table
 from argosy.cli.words import console, counted
-from argosy.contracts.codec import encode
-from argosy.plan.folding import fold
-from argosy.plan.pareto import Front, best_at, figures_of, front_rows
+from argosy.contracts.plan import Plan
+from argosy.plan.pareto import Front, front_rows, pareto_front
 
 WIDTH = 110
 TITLES = {
@@ -34,12 +34,13 @@ FOLDED = ("chips", "all steps", "")
 EXPENDABLE = ("gap", "power", COST, "")
 
 
-def show_front(inputs: Inputs, front: Front, *, as_json: bool, plot: Path | None) -> None:
-    """Show a job's front in the ways that were asked for."""
+def show_front(inputs: Inputs, plans: Sequence[Plan], *, as_json: bool, plot: Path | None) -> None:
+    """Show those of a job's plans that no other beats, in the ways that were asked for."""
+    front = pareto_front(plans)
     if plot is not None:
         write_front(plot, front, inputs)
     if as_json:
-        typer.echo(encode(front_json(front)).decode())
+        typer.echo(front_json(front))
         return
     screen = console(WIDTH)
     screen.print(headline(inputs, front.plans) + "\n")
@@ -57,18 +58,3 @@ def print_front(screen: Console, front: Front, inputs: Inputs) -> None:
     shown = f"; {len(rows)} of them shown, --json lists all" if len(rows) < len(front.plans) else ""
     unbeaten, beaten = counted(len(front.plans), "plan"), counted(len(front.beaten), "other")
     screen.print(f"\n{unbeaten} that none beats, {beaten} that they beat{shown}.", soft_wrap=True)
-
-
-def front_json(front: Front) -> dict[str, Any]:
-    """Give a front as JSON: figures, prediction and plan of each, like replicas once; and the figures of the beaten."""
-    bests = best_at(front.plans)
-    rows = [
-        {
-            **asdict(figures_of(plan)),
-            "best": bests.get(index, ""),
-            "prediction": plan.prediction,
-            "folded": fold(plan),
-        }
-        for index, plan in enumerate(front.plans)
-    ]
-    return {"front": rows, "beaten": front.beaten}

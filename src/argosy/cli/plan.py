@@ -12,8 +12,8 @@ from argosy.cli.exporting import Chosen, read_wishes, write_plan
 from argosy.cli.inputs import read_inputs
 from argosy.cli.pareto import show_front
 from argosy.cli.plan_files import check_wanted
-from argosy.cli.planning import front_inputs, plan_model
-from argosy.cli.showing import explained, show_plans
+from argosy.cli.planning import plan_model, sized_inputs
+from argosy.cli.showing import show_plans
 from argosy.contracts.errors import BadInputError
 from argosy.plan.forms import find_form
 
@@ -72,7 +72,7 @@ def command(
     check_wanted(trace, timeline, plot)
     inputs = read_inputs(job, settings or (), fleet, catalogue, profile or ())
     if pareto or plot:
-        show_front(inputs, front_inputs(inputs, runnable=runnable, form=form), as_json=as_json, plot=plot)
+        show_front(inputs, sized_inputs(inputs, runnable=runnable, form=form), as_json=as_json, plot=plot)
         return
     shape, plans = plan_model(inputs, runnable=runnable, form=form)
     chosen = Chosen(plans=plans, number=number, framework=framework)
@@ -82,5 +82,4 @@ def command(
         return
     if form and not as_json:
         typer.echo(f"only plans that {form.name} runs:\n")
-    told = explained(inputs, shape, plans[0], runnable=runnable, form=form) if explain else None
-    show_plans(inputs, plans, told, as_json=as_json)
+    show_plans(inputs, shape, plans, explain=explain, runnable=runnable, form=form, as_json=as_json)

@@ -4,22 +4,15 @@ It plans by asking the room `plan`; it must not know what becomes of the plans.
 """
 
 import datetime
-import sys
-import time
-from typing import Self
 
 from argosy.cli.inputs import Inputs
 from argosy.cli.jobs import load_model, seconds_left, told_of
+from argosy.cli.waiting import Waiting
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.forms import Form
-from argosy.plan.pareto import Front, pareto_front
 from argosy.plan.planner import plan_job
 from argosy.plan.sizes import sized_plans
-
-# Silence before the first word, and between two where nothing can be written over.
-PATIENCE_S, PLAIN_EVERY_S = 2.0, 10.0
-CLEAR_LINE = "\r\x1b[K"
 
 
 def plan_inputs(
@@ -52,11 +45,11 @@ def plan_model(
     return shape, plan_inputs(inputs, shape, runnable=runnable, form=form)
 
 
-def front_inputs(inputs: Inputs, *, runnable: bool = False, form: Form | None = None) -> Front:
-    """Ask the planner for plans in many sizes, and keep those that no other beats."""
+def sized_inputs(inputs: Inputs, *, runnable: bool = False, form: Form | None = None) -> list[Plan]:
+    """Ask the planner for plans in many sizes."""
     shape = load_model(inputs.job, inputs.job_source)[0]
     with told_of(inputs.job_source), Waiting() as waiting:
-        plans = sized_plans(
+        return sized_plans(
             inputs.job,
             shape,
             inputs.classes,
@@ -67,32 +60,3 @@ def front_inputs(inputs: Inputs, *, runnable: bool = False, form: Form | None = 
             runnable=runnable,
             form=form,
         )
-    return pareto_front(plans)
-
-
-class Waiting:
-    """Says how far planning is, from PATIENCE_S on: on a terminal in one line, else in a line now and then."""
-
-    def __init__(self) -> None:
-        self.begun_s = self.told_s = time.monotonic()
-        self.shown = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        if self.shown and sys.stderr.isatty():
-            print(CLEAR_LINE, end="", file=sys.stderr, flush=True)
-
-    def tell(self, done: int, of: int) -> None:
-        """Say that `done` of so many choices of chips were tried."""
-        now_s = time.monotonic()
-        if now_s - self.begun_s < PATIENCE_S or done == of:
-            return
-        text = f"planning ... {done} of {of}"
-        if sys.stderr.isatty():
-            print(f"{CLEAR_LINE}{text}", end="", file=sys.stderr, flush=True)
-        elif not self.shown or now_s - self.told_s >= PLAIN_EVERY_S:
-            print(text, file=sys.stderr, flush=True)
-            self.told_s = now_s
-        self.shown = True

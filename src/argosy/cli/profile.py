@@ -11,9 +11,9 @@ import typer
 from argosy.cli.files import check_file, write_text
 from argosy.cli.inputs import read_inputs
 from argosy.cli.jobs import load_model
+from argosy.cli.machine import find_group, read_degrees
+from argosy.cli.waiting import Waiting
 from argosy.contracts.codec import encode
-from argosy.contracts.errors import BadInputError
-from argosy.contracts.fleet import NodeGroup
 from argosy.contracts.profile import Profile, ProfileEntry, ProfileTable
 from argosy.train.profiling import Asked, device_name, measure
 
@@ -53,11 +53,13 @@ def command(
         threads=1 if device == "cpu" else 0,
         seconds=seconds,
     )
+    with Waiting("measuring"):
+        entries = measure(asked, copies)
     table = ProfileTable(
         chip=group.chip,
         precision=train.precision,
         sequence_length=train.sequence_length,
-        entries=measure(asked, copies),
+        entries=entries,
         device=device_name(device),
         copies=copies,
     )
@@ -65,25 +67,6 @@ def command(
     for entry in table.entries:
         typer.echo(line(entry))
     typer.echo(f"{out}: {len(table.entries)} entries for {group.chip}; a plan by it has TP {tp} and nothing else")
-
-
-def read_degrees(text: str, chips: int) -> tuple[int, ...]:
-    """Read TP degrees, each at most the chips of a node. Raises BadInputError."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= chips for part in parts):
-        raise BadInputError(f"--tp {text}: write degrees from 1 to {chips}, the chips of this machine, such as 1,2")
-    return tuple(sorted({int(part) for part in parts}))
-
-
-def find_group(groups: tuple[NodeGroup, ...], chip: str) -> NodeGroup:
-    """Find the chips to measure on: those named, else the only kind there is. Raises BadInputError."""
-    names = [group.chip for group in groups]
-    if not chip and len(names) > 1:
-        raise BadInputError(f"this machine has {', '.join(names)}; name one by --chip")
-    found = next((group for group in groups if group.chip == (chip or names[0])), None)
-    if found is None:
-        raise BadInputError(f"--chip {chip}: this machine has {', '.join(names)}; run it on a machine that has {chip}")
-    return found
 
 
 def line(entry: ProfileEntry) -> str:

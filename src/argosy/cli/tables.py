@@ -3,6 +3,8 @@
 Lays out text; it must not know what it says.
 """
 
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from rich.console import JustifyMethod
@@ -10,6 +12,8 @@ from rich.table import Table
 
 # Fewer columns than these don't hold a whole table.
 WIDE = 100
+NO_BREAK = "\xa0"
+UNIT_AFTER = re.compile(r"(?<=\d) (?=(?:%|[A-Za-z]{1,2}(?:/s)?(?![\w-])|days?\b|min\b))")
 
 
 def fitting(
@@ -39,7 +43,7 @@ def least_width(title: str, texts: Sequence[str], whole: bool) -> int:
     >>> least_width("a long title", ["1 of 2"], whole=False), least_width("a long title", ["1 of 2"], whole=True)
     (5, 6)
     """
-    words = [word for text in (title, *(() if whole else texts)) for word in text.split()]
+    words = [word for text in (title, *(() if whole else texts)) for word in glued(text).split(" ")]
     lines = [line for text in texts if whole for line in text.splitlines()]
     return max(map(len, (*words, *lines)), default=0)
 
@@ -53,9 +57,25 @@ def made_table(
     for title in columns:
         side: JustifyMethod = "left" if title in left else "right"
         table.add_column(title, justify=side, overflow="fold", width=widths[title])
-    for row in zip(*columns.values(), strict=True):
+    folded = [[broken(text, widths[title]) for text in texts] for title, texts in columns.items()]
+    for row in zip(*folded, strict=True):
         table.add_row(*row)
     return table
+
+
+def glued(text: str) -> str:
+    """Join each number to the unit behind it, so that no line ends between them."""
+    return UNIT_AFTER.sub(NO_BREAK, text)
+
+
+def broken(text: str, width: int) -> str:
+    r"""Break a text into lines of at most so many characters, never between a number and its unit.
+
+    >>> broken("8.6 h, $10.5 k", 9)
+    '8.6 h,\n$10.5 k'
+    """
+    lines = [line for part in text.split("\n") for line in textwrap.wrap(glued(part), max(1, width)) or [""]]
+    return "\n".join(lines).replace(NO_BREAK, " ")
 
 
 def column_widths(columns: Mapping[str, Sequence[str]], width: int, whole: Sequence[str]) -> dict[str, int]:

@@ -5,6 +5,7 @@ Pure data, times in whole microseconds where the core compares them with its clo
 """
 
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 NORMALISED = "normalised"
 """The kind under which a limit counts chips of every kind, each by its worth."""
@@ -12,10 +13,11 @@ NORMALISED = "normalised"
 EVERY_KIND = "*"
 """The kind under which a limit holds for each kind that has no limit of its own."""
 
-TIMED_ORDERS = ("fifo", "shortest_remaining", "fair", "makespan")
+Order = Literal["best_effort", "strict", "fifo", "shortest_remaining", "fair", "makespan"]
+ORDERS: tuple[str, ...] = get_args(Order)
+TIMED_ORDERS = ORDERS[2:]
 """Orders in which a queue's jobs take turns: at the end of a round its chips are dealt anew."""
 
-ORDERS = ("best_effort", "strict", *TIMED_ORDERS)
 QUEUE_STATES = ("open", "closed", "draining")
 SECOND_US = 1_000_000
 

@@ -17,10 +17,10 @@ from argosy.contracts.errors import BadInputError
 from argosy.contracts.policy import (
     EVERY_KIND,
     NORMALISED,
-    ORDERS,
     SECOND_US,
     TIMED_ORDERS,
     Breaker,
+    Order,
     Policy,
     Queue,
     Reclaim,
@@ -120,7 +120,7 @@ class QueueSection(Section):
     borrow: Annotated[Any, BeforeValidator(_borrowing)] = Field(default_factory=dict)
     lend: Annotated[Any, BeforeValidator(_lending)] = Field(default_factory=lambda: {"limits": {}, "notice_s": 0.0})
     weight: Annotated[float, Field(ge=0.001, le=1e6)] = 1.0
-    order: Literal[ORDERS] = "best_effort"  # type: ignore[valid-type]
+    order: Order = "best_effort"
     round: RoundSection | None = None
     state: Literal["open", "closed", "draining"] = "open"
 

@@ -6,6 +6,7 @@ know why the planner chose.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
@@ -50,13 +51,13 @@ class Asker:
     classes: tuple[ChipClass, ...]
     used: tuple[ChipClass, ...]
 
-    def drafts(self, classes: Sequence[ChipClass], limit: int, **freedom: object) -> list[Draft]:
+    def drafts(self, classes: Sequence[ChipClass], limit: int, **freedom: Any) -> list[Draft]:
         """List the most promising drafts on all that the job may have of some classes, best first.
 
         freedom: what of the search's freedom is otherwise.
         """
         found = self.search
-        narrowed = replace(found.freedom, **freedom)  # type: ignore[arg-type]
+        narrowed = replace(found.freedom, **freedom)
         search = Search(found.base, narrowed, found.batch)
         return [
             estimate.draft

@@ -14,8 +14,7 @@ from argosy.model.shape import ModelShape
 from argosy.plan.choices import Asker, Choice, best_step_ms, choices
 from argosy.plan.fit import usable_classes
 from argosy.plan.limits import Eased, Room, eased_limits, rooms
-from argosy.plan.question import Form as Form
-from argosy.plan.question import Measured, make_search
+from argosy.plan.question import Form, Measured, make_search
 
 BUBBLE, EXCHANGE = "bubble on ", "gradient exchange "
 # Less than this nobody feels.

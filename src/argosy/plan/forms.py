@@ -3,12 +3,15 @@
 A form keeps the search within reach; the exporter has the last word. Must not know how plans are found.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TypeVar
 
 from argosy.contracts.errors import BadInputError
 from argosy.model.shape import ModelShape
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +83,16 @@ FORMS = {
 
 def find_form(name: str) -> Form:
     """Find a framework's form; raises BadInputError with the nearest name."""
-    if name in FORMS:
-        return FORMS[name]
-    near = get_close_matches(name.lower(), FORMS, n=1)
+    return find_named(name, FORMS, f"no framework {name!r} to plan for")
+
+
+def find_named(name: str, known: Mapping[str, T], refusal: str) -> T:
+    """Find what a framework's name stands for; raises BadInputError: the refusal, all names, and the nearest."""
+    if name in known:
+        return known[name]
+    near = get_close_matches(name.lower(), known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise BadInputError(f"no framework {name!r} to plan for; there are {', '.join(FORMS)}{hint}")
+    raise BadInputError(f"{refusal}; there are {', '.join(known)}{hint}")
 
 
 def even_count(batch: int, sequences: int, most: int) -> int:

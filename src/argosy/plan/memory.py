@@ -16,7 +16,6 @@ from argosy.model.memory import (
     workspace_bytes,
 )
 from argosy.plan.measured import profile_for
-from argosy.plan.schedules import held_microbatches
 from argosy.plan.setting import Setting, Way
 
 GB = 1e9
@@ -46,14 +45,6 @@ class Holding:
     def shards(self) -> tuple[int, int, int]:
         """All three."""
         return self.optimizer_shards, self.gradient_shards, self.weight_shards
-
-
-def place_holding(
-    way: Way, schedule: str, place: int, places: int, microbatches: int, virtual_stages: int = 1, **shards: int
-) -> Holding:
-    """Say how a place of a pipeline holds its units under a schedule. shards: those of a Holding, by name."""
-    held = held_microbatches(schedule, place, places, microbatches, virtual_stages)
-    return Holding(way=way, held=held, **shards)
 
 
 def unit_gb(setting: Setting, chip_class: ChipClass, unit: int, holding: Holding) -> float:

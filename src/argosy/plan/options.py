@@ -13,7 +13,8 @@ from argosy.contracts.option import Option, Part, Size
 from argosy.contracts.plan import Plan, Prediction
 from argosy.model.shape import ModelShape
 from argosy.plan.folding import Folded, fold
-from argosy.plan.sizes import Measured, Progress, nodes_used, sized_plans
+from argosy.plan.measured import Measured
+from argosy.plan.sizes import Progress, nodes_used, sized_plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

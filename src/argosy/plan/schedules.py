@@ -6,8 +6,6 @@ part for the stage before (B) and the part for the own weights (W), which waits 
 so many forwards first, then a forward and a backward in turn. Must not know times.
 """
 
-from collections.abc import Sequence
-
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import SCHEDULES
 from argosy.plan.rounds import chunk_of, next_kind
@@ -16,7 +14,6 @@ FORWARD = "F"
 BACKWARD = "B"
 WEIGHT = "W"
 KINDS = (FORWARD, BACKWARD, WEIGHT)
-GROUPS_WALKED = 4
 
 Work = tuple[str, int, int]
 """One piece of work: F, B or W, the stage it belongs to, its micro-batch."""
@@ -62,7 +59,7 @@ def weight_lag(schedule: str, place: int) -> int:
 
 
 def held_microbatches(schedule: str, place: int, places: int, microbatches: int, virtual_stages: int = 1) -> int:
-    """How many micro-batches' activations a place holds at most, each of one of its stages (`most_held`: of which).
+    """How many micro-batches' activations a place holds at most, each of one of its stages.
 
     With zero-bubble a micro-batch counts until its weights' gradients are made, though part of it is free before.
 
@@ -73,26 +70,6 @@ def held_microbatches(schedule: str, place: int, places: int, microbatches: int,
     """
     in_flight = warmup_forwards(schedule, place, places, microbatches, virtual_stages) + 1
     return min(in_flight + max(0, weight_lag(schedule, place)), microbatches * virtual_stages)
-
-
-def most_held(schedule: str, place: int, places: int, microbatches: int, sizes: Sequence[float]) -> float:
-    """Give the most that a place holds at once. sizes: of one micro-batch's activations, by virtual stage.
-
-    Where the stages are unlike, this is more or less than the mean times `held_microbatches`.
-
-    >>> most_held("interleaved", 0, 4, 16, [1.0, 1.0]), most_held("interleaved", 0, 4, 16, [2.0, 0.0])
-    (11.0, 16.0)
-    """
-    virtual = len(sizes)
-    if virtual == 1:
-        return sizes[0] * held_microbatches(schedule, place, places, microbatches)
-    # Later groups of micro-batches only repeat what the second and third do.
-    order = place_order(schedule, place, places, min(microbatches, GROUPS_WALKED * places), virtual)
-    held = most = 0.0
-    for kind, stage, _ in order:
-        held += sizes[stage // places] * (1 if kind == FORWARD else -1)
-        most = max(most, held)
-    return most
 
 
 def check_schedule(schedule: str, places: int, microbatches: int, virtual_stages: int = 1) -> None:

@@ -15,8 +15,7 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.fit import usable_classes
 from argosy.plan.planner import plan_job
-from argosy.plan.question import Form, make_search
-from argosy.plan.question import Measured as Measured
+from argosy.plan.question import Form, Measured, make_search
 from argosy.plan.quick import quick_plan
 
 Progress = Callable[[int, int], None]

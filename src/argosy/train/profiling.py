@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from multiprocessing import get_context
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -132,7 +133,8 @@ def measure_stack(asked: Asked, stack: tuple[int, ...], size: int, recompute: st
         recompute=recompute == "full",
     ).to(asked.device)
     if tp > 1:
-        parallelize(model, dist.group.WORLD, asked.device)  # type: ignore[arg-type]
+        # The TP group is all of the world that `measure_rank` has joined.
+        parallelize(model, cast(dist.ProcessGroup, dist.group.WORLD), asked.device)
     run = Run(asked, model, stack, size, alone=tp == 1)
     forward_ms, backward_ms = run.times_ms()
     return ProfileEntry(

@@ -4,14 +4,13 @@ Chooses an exporter; it must not know what any of them writes.
 """
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 
-from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.exports.flagscale import export_flagscale
 from argosy.plan.exports.megatron import export_megatron
 from argosy.plan.exports.torchtitan import export_torchtitan
+from argosy.plan.forms import find_named
 
 Exporter = Callable[[Plan, ModelShape, Mapping[str, str] | None], str]
 
@@ -25,8 +24,4 @@ FORMATS: Mapping[str, Exporter] = {
 
 def find_exporter(name: str) -> Exporter:
     """Find an exporter by its name; raises BadInputError with the nearest."""
-    if name in FORMATS:
-        return FORMATS[name]
-    near = get_close_matches(name.lower(), FORMATS, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise BadInputError(f"no export {name!r}; there are {', '.join(FORMATS)}{hint}")
+    return find_named(name, FORMATS, f"no export {name!r}")
