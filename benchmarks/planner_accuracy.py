@@ -6,12 +6,12 @@ sailor_clean: 33 measured runs of eth-easl/sailor (three suspects left out), tim
 stand in this benchmark alone (below): they say how good profiles are, not how good the planner is. sailor_simulator:
 the same runs by Sailor's arithmetic; sailor_gh200: the clean GH200 runs, which are those whose memory was measured on
 one kind of chip, by Sailor's sizes. The rest are published runs (published.csv), planned and timed by the planner
-itself, each with its own cut (published_plans.py). One curve a chip kind is fitted (`argosy.plan.curves`: the share of
-peak that large matrix products reach, and what each takes to start) on every other row of each set, and scores the rows
-between, both ways, so that no row is scored by a curve that saw it; a table with one row of a chip is scored by the
-planner's own curve. time_mape_in_sample: the same rows by the planner's own curves, which were fitted on all of them.
-flagperf and what follows: rows of other sources, no curve fitted on them and no constant chosen by them, scored by the
-planner's own curves. Every row of the table is scored or listed under `skipped` with the reason.
+itself, each with its own cut (published_plans.py). One curve a chip kind is fitted (`argosy.plan.costs.curves`: the
+share of peak that large matrix products reach, and what each takes to start) on every other row of each set, and
+scores the rows between, both ways, so that no row is scored by a curve that saw it; a table with one row of a chip is
+scored by the planner's own curve. time_mape_in_sample: the same rows by the planner's own curves, which were fitted on
+all of them. flagperf and what follows: rows of other sources, no curve fitted on them and no constant chosen by them,
+scored by the planner's own curves. Every row of the table is scored or listed under `skipped` with the reason.
 time_mape, memory_mape: means of absolute relative errors; null where nothing was measured. by: whose rules.
 
 Rules for Sailor's runs. A boundary's activations cross once, on one network port of the node (the ranks of a TP group
@@ -36,7 +36,7 @@ from typing import Any
 
 import published_plans
 from argosy.contracts.errors import ArgosyError
-from argosy.plan.curves import Curve
+from argosy.plan.costs.curves import Curve
 from command import start
 from published_plans import curve_for, fit, predict_s
 from published_rows import FAMILIES, HELD_OUT, SETS, Run, Skipped, other_halves, read_runs

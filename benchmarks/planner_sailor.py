@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from argosy.contracts.errors import ArgosyError, BadInputError
-from argosy.plan.mix import Mix, plan_alike, plan_mix
-from argosy.plan.mix_bound import bound_s
-from argosy.plan.mix_tables import Sums
-from argosy.plan.profiles import known
+from argosy.plan.costs.profiles import known
+from argosy.plan.mix.bound import bound_s
+from argosy.plan.mix.mix import Mix, plan_alike, plan_mix
+from argosy.plan.mix.tables import Sums
 from command import COUNT_MAX, start, whole_number
 from sailor_data import Setting, load_setting, reference_folder
 from sailor_evaluator import Timing, check, evaluate, read_plan

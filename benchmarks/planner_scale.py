@@ -25,8 +25,8 @@ from argosy.fleet.catalogue import load_catalogue
 from argosy.fleet.classes import chip_classes
 from argosy.model.config import read_config
 from argosy.model.named import config_text
-from argosy.plan.check import check_plan
 from argosy.plan.planner import plan_job
+from argosy.plan.timing.check import check_plan
 from command import start
 
 HERE = Path(__file__).parent

@@ -25,7 +25,7 @@ from argosy.contracts.plan import TRAINER_SCHEDULES, Exchange, Plan, Prediction,
 from argosy.network.exchanges import by_phases, gather_inside
 from argosy.network.wires import find_wire
 from argosy.plan.bind import bind
-from argosy.plan.timeline import simulate
+from argosy.plan.timing.timeline import simulate
 from command import start, whole_number
 from emulated_runs import Chips, Run, inputs, measure, wall_summary, wall_text
 

@@ -12,15 +12,15 @@ from functools import lru_cache
 from argosy.contracts.fleet import Chip, ChipClass
 from argosy.contracts.plan import Exchange, Plan
 from argosy.fleet.catalogue import load_catalogue
-from argosy.plan.curves import CURVES, Curve, curve_of
-from argosy.plan.drafts import Draft, Group, sketch
-from argosy.plan.layouts import Layout
-from argosy.plan.layouts import Run as Places
-from argosy.plan.memory import GB
-from argosy.plan.places import Cut, stage_times
-from argosy.plan.setting import Setting
-from argosy.plan.templates import Template, boundary_wires, joined
-from argosy.plan.timeline import steady
+from argosy.plan.costs.curves import CURVES, Curve, curve_of
+from argosy.plan.costs.memory import GB
+from argosy.plan.costs.setting import Setting
+from argosy.plan.pipelines.layouts import Layout
+from argosy.plan.pipelines.layouts import Run as Places
+from argosy.plan.pipelines.places import Cut, stage_times
+from argosy.plan.pipelines.templates import Template, boundary_wires, joined
+from argosy.plan.search.drafts import Draft, Group, sketch
+from argosy.plan.timing.timeline import steady
 from published_rows import Run
 
 NODE_CHIPS = 8

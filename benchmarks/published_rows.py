@@ -19,7 +19,7 @@ from argosy.model.config import read_config
 from argosy.model.flops import train_flops_per_token
 from argosy.model.named import config_text, named_configs
 from argosy.model.shape import ModelShape
-from argosy.plan.program import MEGATRON_2022, MEGATRON_CORE, Program
+from argosy.plan.costs.program import MEGATRON_2022, MEGATRON_CORE, Program
 
 # Which rows belong to which set, by the start or a part of their source.
 SETS = {

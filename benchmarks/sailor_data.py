@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from argosy.contracts.errors import BadInputError
-from argosy.plan.profiles import Profile, known, read_profile
+from argosy.plan.costs.profiles import Profile, known, read_profile
 
 ZONE = "us-central1-a"
 FLOAT_BYTES = 4

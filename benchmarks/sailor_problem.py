@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from argosy.contracts.errors import BadInputError
-from argosy.plan.mix import Mix
-from argosy.plan.mix_tables import Choice, MixProblem, MixTable
+from argosy.plan.mix.mix import Mix
+from argosy.plan.mix.tables import Choice, MixProblem, MixTable
 from sailor_data import (
     FLOAT_BYTES,
     PROCESS_BYTES,

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 
 from argosy.contracts.plan import SCHEDULES, Exchange, Plan, Replica, Send, Stage, Wire
-from argosy.plan.timeline import steady
+from argosy.plan.timing.timeline import steady
 from command import start
 
 LAYERS = 128

@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from argosy.contracts.errors import BadInputError
-from argosy.plan.curves import CURVES
-from argosy.plan.places import make_cut, stage_times
-from argosy.plan.setting import Setting
+from argosy.plan.costs.curves import CURVES
+from argosy.plan.costs.setting import Setting
+from argosy.plan.pipelines.places import make_cut, stage_times
 
 # What each set's mean absolute error of step time must stay under.
 TIME_MAX = {

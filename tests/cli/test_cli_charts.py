@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.cli.charts import POINTS_MAX, Series, axis, line_chart, round_step, row_chart, thinned
-from argosy.plan.trace import Row, Span
+from argosy.plan.timing.trace import Row, Span
 
 VALUES = st.floats(-1e12, 1e12, allow_nan=False) | st.sampled_from([math.nan, math.inf])
 

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from argosy.cli import explaining, idling, summary, tables, words
-from argosy.plan import course, explain, pareto
+from argosy.plan.telling import course, explain, pareto
 
 
 @pytest.mark.parametrize(

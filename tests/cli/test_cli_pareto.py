@@ -8,8 +8,8 @@ import pytest
 
 from argosy.cli.main import main
 from argosy.contracts.codec import decode
-from argosy.plan.check import check_plan
 from argosy.plan.folding import Folded, unfold
+from argosy.plan.timing.check import check_plan
 from support.plan_files import write_files
 
 FLEET = """

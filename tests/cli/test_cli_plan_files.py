@@ -11,8 +11,8 @@ from argosy.cli import plan_files
 from argosy.cli.choosing import choose
 from argosy.cli.plan_files import timeline_svg, write_step
 from argosy.contracts.plan import Plan
-from argosy.plan.timeline import simulate
-from argosy.plan.trace import shown_replicas
+from argosy.plan.timing.timeline import simulate
+from argosy.plan.timing.trace import shown_replicas
 from support.runs import Workspace
 
 SVG = "{http://www.w3.org/2000/svg}"

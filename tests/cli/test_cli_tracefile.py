@@ -11,8 +11,8 @@ from argosy.cli.tracefile import middle_step, perfetto, read_traces, step_rows, 
 from argosy.contracts.codec import encode
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.rank_trace import RankOp, RankTrace
-from argosy.plan.timeline import simulate
-from argosy.plan.trace import timeline_rows
+from argosy.plan.timing.timeline import simulate
+from argosy.plan.timing.trace import timeline_rows
 from support.runs import Workspace, timed_ranks
 
 

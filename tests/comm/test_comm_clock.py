@@ -8,8 +8,8 @@ import pytest
 from argosy.comm.clock import Board, EmulatedClock, RealClock, board_bytes
 from argosy.comm.groups import seat_of
 from argosy.contracts.plan import Exchange, Plan, Replica, Send, Wire
-from argosy.plan.schedules import place_order
-from argosy.plan.timeline import simulate
+from argosy.plan.timing.schedules import place_order
+from argosy.plan.timing.timeline import simulate
 from support.phases import in_sites
 from support.training import plan_of, replica
 

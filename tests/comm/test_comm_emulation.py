@@ -2,7 +2,7 @@
 
 import pytest
 
-from argosy.plan.timeline import simulate
+from argosy.plan.timing.timeline import simulate
 from support.emulation import emulated_plan, virtual_steps_ms
 from support.phases import in_sites
 from support.training import replica

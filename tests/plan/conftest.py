@@ -10,10 +10,10 @@ from argosy.contracts.job import ChipsSpec, DataSpec, Job, Objective, TrainSpec
 from argosy.model.config import read_config
 from argosy.model.named import config_text
 from argosy.model.shape import ModelShape
-from argosy.plan.drafts import Draft
-from argosy.plan.grid import Freedom, Part
-from argosy.plan.search import Search
-from argosy.plan.setting import Setting
+from argosy.plan.costs.setting import Setting
+from argosy.plan.pipelines.grid import Freedom, Part
+from argosy.plan.search.drafts import Draft
+from argosy.plan.search.search import Search
 
 
 def make_class(name: str = "north/fast", tflops: float = 1.0, memory_gb: float = 64.0, **more: object) -> ChipClass:

@@ -7,7 +7,7 @@ import pytest
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Plan, Replica, Send, Stage, Wire
-from argosy.plan.check import check_plan
+from argosy.plan.timing.check import check_plan
 
 NAN, INF = float("nan"), float("inf")
 

@@ -7,9 +7,9 @@ import pytest
 
 from argosy.contracts.codec import decode, encode
 from argosy.contracts.plan import Plan
-from argosy.plan.explanation import Explanation, explanation
 from argosy.plan.planner import plan_job
-from argosy.plan.traits import is_sound, traits
+from argosy.plan.telling.explanation import Explanation, explanation
+from argosy.plan.telling.traits import is_sound, traits
 
 
 @pytest.fixture(scope="module")

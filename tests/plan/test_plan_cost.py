@@ -9,10 +9,10 @@ from argosy.contracts.plan import EMBEDDING
 from argosy.model.counts import unit_parameters
 from argosy.model.flops import forward_flops_per_token
 from argosy.model.memory import rank_parameters_apart
-from argosy.plan.alone import EMULATED_EFFICIENCY
-from argosy.plan.cost import UPDATE_BYTES, missing_peak, unit_cost, update_ms
-from argosy.plan.memory import FRAGMENTATION, RUNTIME_GB, Holding, ends_gb, messages_gb, unit_gb
-from argosy.plan.setting import Way
+from argosy.plan.costs.alone import EMULATED_EFFICIENCY
+from argosy.plan.costs.cost import UPDATE_BYTES, missing_peak, unit_cost, update_ms
+from argosy.plan.costs.memory import FRAGMENTATION, RUNTIME_GB, Holding, ends_gb, messages_gb, unit_gb
+from argosy.plan.costs.setting import Way
 
 ONE = Way()
 

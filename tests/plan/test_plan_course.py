@@ -8,8 +8,8 @@ import pytest
 
 from argosy.contracts.job import Job, Objective
 from argosy.contracts.plan import Plan
-from argosy.plan.course import Course, course, course_line, duration_text, money_text
 from argosy.plan.planner import plan_job
+from argosy.plan.telling.course import Course, course, course_line, duration_text, money_text
 
 NOW = datetime.datetime(2026, 12, 1, 8, tzinfo=datetime.UTC)
 

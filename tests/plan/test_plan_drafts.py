@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from argosy.contracts.plan import EMBEDDING, Plan
 from argosy.model.counts import unit_parameters
-from argosy.plan.check import check_plan
-from argosy.plan.drafts import Draft, make_draft, sketch, whole
-from argosy.plan.layouts import Layout, Run
-from argosy.plan.templates import make_template
-from argosy.plan.timeline import simulate
+from argosy.plan.pipelines.layouts import Layout, Run
+from argosy.plan.pipelines.templates import make_template
+from argosy.plan.search.drafts import Draft, make_draft, sketch, whole
+from argosy.plan.timing.check import check_plan
+from argosy.plan.timing.timeline import simulate
 
 ONE_SITE = {"schedule": "1f1b", "microbatches": 4}
 

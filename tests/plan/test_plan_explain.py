@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from argosy.plan.explain import (
+from argosy.plan.planner import plan_job
+from argosy.plan.telling.explain import (
     bytes_text,
     layers_text,
     option_names,
@@ -18,7 +19,6 @@ from argosy.plan.explain import (
     summary_lines,
     time_text,
 )
-from argosy.plan.planner import plan_job
 
 
 def plans(build: Any, emulated: bool = True) -> Any:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from argosy.contracts.plan import Plan
-from argosy.plan.check import check_plan
 from argosy.plan.planner import plan_job
+from argosy.plan.timing.check import check_plan
 
 
 def plan(build: Any, model: str, batch: int, memory_gb: float, nodes: int, **more: Any) -> Plan:

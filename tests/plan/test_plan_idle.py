@@ -7,8 +7,8 @@ import pytest
 
 from argosy.contracts.job import ChipsSpec, Objective
 from argosy.contracts.plan import Plan
-from argosy.plan.idle import idle_classes
 from argosy.plan.planner import plan_job
+from argosy.plan.telling.idle import idle_classes
 
 
 def offered(build: Any) -> tuple[tuple[Plan, ...], tuple[Any, ...]]:

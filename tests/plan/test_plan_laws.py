@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from argosy.contracts.errors import NeverFitsError
 from argosy.contracts.plan import Plan
-from argosy.plan.check import check_plan
-from argosy.plan.explain import plan_chips
 from argosy.plan.planner import plan_job
+from argosy.plan.telling.explain import plan_chips
+from argosy.plan.timing.check import check_plan
 
 law = settings(derandomize=True, deadline=None, max_examples=6)
 fleets = st.lists(

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.plan.drafts import make_draft, sketch
-from argosy.plan.grid import Family, Freedom, Part
-from argosy.plan.layouts import Layout, Run
-from argosy.plan.least import least_step_ms
+from argosy.plan.pipelines.grid import Family, Freedom, Part
+from argosy.plan.pipelines.layouts import Layout, Run
+from argosy.plan.pipelines.templates import make_template
 from argosy.plan.planner import plan_job
-from argosy.plan.templates import make_template
-from argosy.plan.timeline import steady
+from argosy.plan.search.drafts import make_draft, sketch
+from argosy.plan.search.least import least_step_ms
+from argosy.plan.timing.timeline import steady
 
 FREEDOM = Freedom(sizes=(1, 2), recomputes=("none", "full"))
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from argosy.contracts.plan import Exchange, Plan, Replica, Stage, Wire
-from argosy.plan.limits import eased_limits, rooms
+from argosy.plan.telling.limits import eased_limits, rooms
 
 
 def make_plan(replicas: int = 2, gradient_mb: float = 0.0, long_link: bool = True, update_ms: float = 0.0) -> Plan:

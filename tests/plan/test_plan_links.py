@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from argosy.contracts.errors import BadInputError
-from argosy.plan.links import (
+from argosy.plan.costs.links import (
     Holder,
     all_reduce_ms,
     boundary_wire,

@@ -15,11 +15,11 @@ from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.model.config import read_config
 from argosy.model.describe import describe_unit
 from argosy.model.named import config_text
-from argosy.plan.cost import IMPOSSIBLE, unit_cost, update_ms
-from argosy.plan.measured import Measured, read_measured
-from argosy.plan.memory import Holding, kept_bytes, unit_gb
+from argosy.plan.costs.cost import IMPOSSIBLE, unit_cost, update_ms
+from argosy.plan.costs.measured import Measured, read_measured
+from argosy.plan.costs.memory import Holding, kept_bytes, unit_gb
+from argosy.plan.costs.setting import Setting, Way
 from argosy.plan.planner import plan_job
-from argosy.plan.setting import Setting, Way
 
 CHIPS = ("fast", "slow")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from argosy.contracts.plan import EMBEDDING
 from argosy.model.memory import activation_bytes, rank_parameters_apart, state_bytes
 from argosy.model.numerics import MEGATRON
-from argosy.plan.memory import (
+from argosy.plan.costs.memory import (
     FRAGMENTATION,
     GATHERED_UNITS,
     Holding,
@@ -19,9 +19,9 @@ from argosy.plan.memory import (
     unit_gb,
     workspace_gb,
 )
-from argosy.plan.program import MEGATRON_2022, TRAINER
-from argosy.plan.schedules import held_microbatches
-from argosy.plan.setting import Setting, Way
+from argosy.plan.costs.program import MEGATRON_2022, TRAINER
+from argosy.plan.costs.setting import Setting, Way
+from argosy.plan.timing.schedules import held_microbatches
 
 GAPS = 1 + FRAGMENTATION
 MODELS = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3")

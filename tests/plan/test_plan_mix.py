@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError, NeverFitsError
-from argosy.plan.mix import plan_alike, plan_mix
-from argosy.plan.mix_anneal import HEAD, REPLICAS, SIZE, STAGES, anneal, deal, sums
-from argosy.plan.mix_anneal import step_s as step_s_of
-from argosy.plan.mix_arrays import arrays_of
-from argosy.plan.mix_bound import bound_s
-from argosy.plan.mix_price import Pricer
-from argosy.plan.mix_store import column_of
-from argosy.plan.mix_sync import sync_s
-from argosy.plan.mix_tables import Choice, MixProblem, MixTable, Template
+from argosy.plan.mix.anneal import HEAD, REPLICAS, SIZE, STAGES, anneal, deal, sums
+from argosy.plan.mix.anneal import step_s as step_s_of
+from argosy.plan.mix.arrays import arrays_of
+from argosy.plan.mix.bound import bound_s
+from argosy.plan.mix.mix import plan_alike, plan_mix
+from argosy.plan.mix.price import Pricer
+from argosy.plan.mix.store import column_of
+from argosy.plan.mix.sync import sync_s
+from argosy.plan.mix.tables import Choice, MixProblem, MixTable, Template
 
 LAYERS = 6
 MORE_CHIPS_SLOWER = 1.0 + 1e-9

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.plan.drafts import kind_of
-from argosy.plan.layouts import Layout, Run
-from argosy.plan.mixing import mixed
-from argosy.plan.shares import least_time
-from argosy.plan.templates import Template, make_template
+from argosy.plan.pipelines.layouts import Layout, Run
+from argosy.plan.pipelines.shares import least_time
+from argosy.plan.pipelines.templates import Template, make_template
+from argosy.plan.search.drafts import kind_of
+from argosy.plan.search.mixing import mixed
 
 
 def template(build: Any, places: int, tp: int = 1, tflops: float = 0.002) -> Template:

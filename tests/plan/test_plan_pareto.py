@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.contracts.plan import Plan, Prediction, Replica, Stage
-from argosy.plan.pareto import best_at, figures_of, front_rows, pareto_front, shown
+from argosy.plan.telling.pareto import best_at, figures_of, front_rows, pareto_front, shown
 
 
 def make_plan(speed: float, cost: float | None = 1.0, power: float | None = 1.0, chips: int = 1) -> Plan:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.plan.partition import Cut, StageCosts, fullest, partition, used_gb
+from argosy.plan.pipelines.partition import Cut, StageCosts, fullest, partition, used_gb
 
 law = settings(derandomize=True, deadline=None, max_examples=80)
 

@@ -7,8 +7,8 @@ import pytest
 
 from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.contracts.fleet import LongLink
-from argosy.plan.offers import prefixes, sizes_of
 from argosy.plan.planner import plan_job
+from argosy.plan.search.offers import prefixes, sizes_of
 
 
 def step_ms(build: Any, job: Any, classes: list[Any], links: tuple[LongLink, ...] = ()) -> float:

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.contracts.plan import SCHEDULES
-from argosy.plan.passes import passage
-from argosy.plan.walk import Pipeline, walk
+from argosy.plan.timing.passes import passage
+from argosy.plan.timing.walk import Pipeline, walk
 
 law = settings(derandomize=True, deadline=None, max_examples=300)
 work = st.floats(0.01, 9)

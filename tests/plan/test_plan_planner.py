@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.contracts.job import ChipsSpec, Job, Objective
 from argosy.contracts.plan import Plan
-from argosy.plan.check import check_plan
-from argosy.plan.explain import plan_chips
 from argosy.plan.planner import plan_job
-from argosy.plan.timeline import simulate
+from argosy.plan.telling.explain import plan_chips
+from argosy.plan.timing.check import check_plan
+from argosy.plan.timing.timeline import simulate
 
 
 def plans(

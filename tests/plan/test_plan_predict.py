@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.contracts.plan import EMBEDDING, Exchange, Plan, Replica, Send, Stage, Wire
-from argosy.plan.predict import exchange_shares
-from argosy.plan.timeline import simulate
+from argosy.plan.search.predict import exchange_shares
+from argosy.plan.timing.timeline import simulate
 
 
 def two_sites(wire_bytes: float) -> Plan:

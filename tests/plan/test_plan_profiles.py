@@ -5,7 +5,7 @@ import json
 import pytest
 
 from argosy.contracts.errors import BadInputError
-from argosy.plan.profiles import read_profile
+from argosy.plan.costs.profiles import read_profile
 
 
 def times(**changes):

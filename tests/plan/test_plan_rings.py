@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from argosy.plan.rings import Held, Ring, holder_of, make_ring, passed_bytes
+from argosy.plan.costs.rings import Held, Ring, holder_of, make_ring, passed_bytes
 
 
 def held(chip_class: Any, count: int = 2, tp: int = 1, cp: int = 1, ep: int = 1) -> Held:

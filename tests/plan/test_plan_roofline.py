@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from argosy.contracts.fleet import ChipClass
 from argosy.model.memory import rank_parameters
-from argosy.plan.alone import alone
-from argosy.plan.cost import IMPOSSIBLE, SHOWN_BESIDE, unit_cost
-from argosy.plan.curves import CURVES, PLAIN, Curve, curve_of
-from argosy.plan.inside import context_ms, expert_ms, gather_ms, tensor_ms
-from argosy.plan.program import MEGATRON_2022, Program
-from argosy.plan.setting import Setting, Way
+from argosy.plan.costs.alone import alone
+from argosy.plan.costs.cost import IMPOSSIBLE, SHOWN_BESIDE, unit_cost
+from argosy.plan.costs.curves import CURVES, PLAIN, Curve, curve_of
+from argosy.plan.costs.inside import context_ms, expert_ms, gather_ms, tensor_ms
+from argosy.plan.costs.program import MEGATRON_2022, Program
+from argosy.plan.costs.setting import Setting, Way
 
 WAYS = st.builds(
     Way,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import SCHEDULES, TRAINER_SCHEDULES
-from argosy.plan.passes import passage
-from argosy.plan.schedules import check_schedule, choose_schedule, held_microbatches, place_order
-from argosy.plan.walk import Pipeline, walk
+from argosy.plan.timing.passes import passage
+from argosy.plan.timing.schedules import check_schedule, choose_schedule, held_microbatches, place_order
+from argosy.plan.timing.walk import Pipeline, walk
 
 law = settings(derandomize=True, deadline=None, max_examples=80)
 whole = st.integers(1, 9)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from argosy.plan.grid import spread, tp_degrees
-from argosy.plan.offers import class_sets
-from argosy.plan.question import make_search
-from argosy.plan.search import partitions
+from argosy.plan.pipelines.grid import spread, tp_degrees
+from argosy.plan.search.offers import class_sets
+from argosy.plan.search.question import make_search
+from argosy.plan.search.search import partitions
 
 
 class TestSpread:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.plan.shares import Kind, deal, least_time
+from argosy.plan.pipelines.shares import Kind, deal, least_time
 
 law = settings(derandomize=True, deadline=None, max_examples=80)
 

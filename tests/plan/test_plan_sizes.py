@@ -8,7 +8,7 @@ import pytest
 
 from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.contracts.job import ChipsSpec
-from argosy.plan.sizes import class_sets, ladder, nodes_used, packed_nodes, sized_plans
+from argosy.plan.search.sizes import class_sets, ladder, nodes_used, packed_nodes, sized_plans
 
 
 class TestLadder:

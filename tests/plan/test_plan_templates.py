@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from argosy.plan.layouts import Layout, Run
-from argosy.plan.places import needed_gb
-from argosy.plan.stages import stages_of
-from argosy.plan.templates import make_template, rhythm
+from argosy.plan.pipelines.layouts import Layout, Run
+from argosy.plan.pipelines.places import needed_gb
+from argosy.plan.pipelines.stages import stages_of
+from argosy.plan.pipelines.templates import make_template, rhythm
 
 
 def layout(*runs: Any, **more: Any) -> Layout:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Gather, Plan, Replica, Send, Stage, Wire
-from argosy.plan.timeline import simulate, work_ms
+from argosy.plan.timing.timeline import simulate, work_ms
 
 law = settings(derandomize=True, deadline=None, max_examples=60)
 

@@ -9,8 +9,8 @@ import pytest
 
 from argosy.contracts.plan import Plan, Replica, Send, Stage, Wire
 from argosy.plan.planner import plan_job
-from argosy.plan.timeline import Timeline, simulate
-from argosy.plan.trace import (
+from argosy.plan.timing.timeline import Timeline, simulate
+from argosy.plan.timing.trace import (
     ROWS_MAX,
     WIRES,
     Row,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy.plan.schedules import FORWARD, held_microbatches, place_order
-from argosy.plan.virtual import most_gb, recomputed
+from argosy.plan.pipelines.virtual import most_gb, recomputed
+from argosy.plan.timing.schedules import FORWARD, held_microbatches, place_order
 
 law = settings(derandomize=True, deadline=None, max_examples=60)
 sizes = st.lists(st.floats(0.0, 4.0), min_size=2, max_size=4)

@@ -15,7 +15,7 @@ from argosy.cli.summary import compare, measure
 from argosy.contracts.messages import Finished, StepDone
 from argosy.contracts.plan import Plan
 from argosy.contracts.rank_trace import RankOp, RankTrace
-from argosy.plan.timeline import simulate
+from argosy.plan.timing.timeline import simulate
 
 JOB = """\
 name: tiny

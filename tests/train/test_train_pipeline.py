@@ -10,7 +10,7 @@ from torch.distributed.pipelining import (
     ScheduleInterleavedZeroBubble,
 )
 
-from argosy.plan.schedules import place_order
+from argosy.plan.timing.schedules import place_order
 
 KINDS = {"F": "F", "B": "B", "I": "B", "W": "W"}
 """torch's letters: B a whole backward, I its part for the stage before."""

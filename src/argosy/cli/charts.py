@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from argosy.plan.trace import NAMES, Row
+from argosy.plan.timing.trace import NAMES, Row
 
 WIDTH_PX, HEIGHT_PX = 620, 240
 LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 24, 34

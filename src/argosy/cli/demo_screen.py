@@ -9,7 +9,7 @@ from argosy.cli.inputs import Inputs
 from argosy.cli.progress import data_text
 from argosy.cli.train import TrainScreen
 from argosy.contracts.plan import Plan, Replica
-from argosy.plan.explain import time_text
+from argosy.plan.telling.explain import time_text
 from argosy.train.data.prepare import TokenSetInfo
 
 

@@ -13,9 +13,9 @@ from argosy.cli.inputs import Inputs
 from argosy.cli.waiting import Waiting
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
-from argosy.plan.explain import marked, share_text, size_text
-from argosy.plan.explanation import Explanation, explanation
 from argosy.plan.forms import Form
+from argosy.plan.telling.explain import marked, share_text, size_text
+from argosy.plan.telling.explanation import Explanation, explanation
 
 EASED_SHARE_MIN, BINDING_MAX, LEFT_OUT_MAX, CHOICES_MAX = 0.0005, 4, 5, 14
 

@@ -15,8 +15,8 @@ from argosy.cli.outlook import course_of as course_of
 from argosy.cli.outlook import power_lines
 from argosy.cli.words import counted
 from argosy.contracts.plan import Plan
-from argosy.plan.course import course_line
-from argosy.plan.explain import option_rows, summary_lines
+from argosy.plan.telling.course import course_line
+from argosy.plan.telling.explain import option_rows, summary_lines
 
 
 def print_plans(console: Console, inputs: Inputs, plans: Sequence[Plan]) -> None:

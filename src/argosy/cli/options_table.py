@@ -11,7 +11,7 @@ from rich.table import Table
 
 from argosy.cli.tables import WIDE, fitting, made_table
 from argosy.contracts.plan import Plan
-from argosy.plan.explain import option_rows
+from argosy.plan.telling.explain import option_rows
 
 OPTION_WIDTH, NARROW_OPTION_WIDTH = 24, 13
 LONG_LINK, COST = "over the long link", "$ per 1T tokens"

@@ -11,8 +11,8 @@ from argosy.cli.jobs import seconds_left
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
-from argosy.plan.course import Course, course
-from argosy.plan.power import overdrawn
+from argosy.plan.telling.course import Course, course
+from argosy.plan.telling.power import overdrawn
 
 
 def course_of(job: Job, plan: Plan) -> Course:

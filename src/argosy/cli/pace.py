@@ -8,7 +8,7 @@ from argosy.cli.inputs import Inputs
 from argosy.cli.summary import percent
 from argosy.cli.yardstick import yardstick
 from argosy.contracts.messages import StepDone
-from argosy.plan.explain import rate_text
+from argosy.plan.telling.explain import rate_text
 
 LABEL = 8
 # Steps whose pace tells the time left.

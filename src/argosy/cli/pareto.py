@@ -17,7 +17,7 @@ from argosy.cli.pareto_picture import COST, write_front
 from argosy.cli.tables import fitting, made_table
 from argosy.cli.words import console, counted
 from argosy.contracts.plan import Plan
-from argosy.plan.pareto import Front, front_rows, pareto_front
+from argosy.plan.telling.pareto import Front, front_rows, pareto_front
 
 WIDTH = 110
 TITLES = {

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from argosy.contracts.codec import encode
 from argosy.plan.folding import fold
-from argosy.plan.pareto import Front, best_at, figures_of
+from argosy.plan.telling.pareto import Front, best_at, figures_of
 
 
 def front_json(front: Front) -> str:

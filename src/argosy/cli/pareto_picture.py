@@ -9,8 +9,8 @@ from pathlib import Path
 from argosy.cli.files import write_text
 from argosy.cli.inputs import Inputs
 from argosy.cli.scatter import Point, scatter_chart, value_text
-from argosy.plan.explain import chips_text
-from argosy.plan.pareto import Figures, Front, figures_of
+from argosy.plan.telling.explain import chips_text
+from argosy.plan.telling.pareto import Figures, Front, figures_of
 
 COST = "$ per 1T tokens"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from argosy.cli.charts import row_chart
 from argosy.cli.files import check_ending, check_file, write_text
 from argosy.contracts.plan import Plan
-from argosy.plan.timeline import Timeline, simulate
-from argosy.plan.trace import excerpt, left_out_text, shown_replicas, timeline_rows, timeline_trace
+from argosy.plan.timing.timeline import Timeline, simulate
+from argosy.plan.timing.trace import excerpt, left_out_text, shown_replicas, timeline_rows, timeline_trace
 
 # A picture of more boxes than these opens slowly, and none of them is wide enough to be seen.
 SPANS_DRAWN_MAX = 20_000

@@ -14,7 +14,7 @@ from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.contracts.strict import decode_strict
 from argosy.fleet.detect import survey
-from argosy.plan.check import check_plan
+from argosy.plan.timing.check import check_plan
 
 PLAN_BYTES_MAX = 64_000_000
 

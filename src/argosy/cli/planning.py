@@ -12,7 +12,7 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.forms import Form
 from argosy.plan.planner import plan_job
-from argosy.plan.sizes import sized_plans
+from argosy.plan.search.sizes import sized_plans
 
 
 def plan_inputs(

@@ -8,9 +8,9 @@ from argosy.cli.charts import Series, line_chart, row_chart
 from argosy.cli.ended import Ended
 from argosy.cli.tracefile import middle_step, read_traces, step_rows
 from argosy.contracts.rank_trace import HOST
-from argosy.plan.explain import time_text
-from argosy.plan.timeline import simulate
-from argosy.plan.trace import shown_replicas, timeline_rows
+from argosy.plan.telling.explain import time_text
+from argosy.plan.timing.timeline import simulate
+from argosy.plan.timing.trace import shown_replicas, timeline_rows
 
 HOST_NOTE = (
     "Measured on the host's clock: on an accelerator it tells when work was launched, not when the device did it."

@@ -9,9 +9,9 @@ from argosy.cli import report_page as page
 from argosy.cli.ended import Ended
 from argosy.cli.report_wires import wire_uses
 from argosy.cli.summary import percent
-from argosy.plan.explain import bytes_text, rate_text, size_text, summary_lines, time_text
-from argosy.plan.timeline import simulate
-from argosy.plan.trace import stage_label
+from argosy.plan.telling.explain import bytes_text, rate_text, size_text, summary_lines, time_text
+from argosy.plan.timing.timeline import simulate
+from argosy.plan.timing.trace import stage_label
 
 STAGES_MAX = 64
 

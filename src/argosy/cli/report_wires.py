@@ -1,6 +1,6 @@
 """What crosses which wire in a step, how busy it is, and how much of it the backward hides.
 
-It times nothing itself but asks `plan.timeline`.
+It times nothing itself but asks `plan.timing.timeline`.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from argosy.contracts.plan import Exchange, Plan, Wire
 from argosy.network.wires import send_ms
-from argosy.plan.timeline import simulate
+from argosy.plan.timing.timeline import simulate
 
 STEPS = 2
 

@@ -14,7 +14,7 @@ from argosy.cli.words import counted
 from argosy.cli.yardstick import yardstick
 from argosy.contracts.messages import Finished, StepDone
 from argosy.contracts.plan import Plan
-from argosy.plan.explain import plan_chips, price_text, rate_text, size_text, time_text
+from argosy.plan.telling.explain import plan_chips, price_text, rate_text, size_text, time_text
 
 # The first step of an attempt warms up memory and caches; it is left out where there are enough others.
 WARM_UP_STEPS, STEPS_ENOUGH = 1, 3

@@ -15,7 +15,7 @@ from argosy.contracts.codec import decode
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.plan import Plan
 from argosy.contracts.rank_trace import HOST, RankOp, RankTrace
-from argosy.plan.trace import (
+from argosy.plan.timing.trace import (
     EXCHANGE,
     ROWS_MAX,
     WIRES,

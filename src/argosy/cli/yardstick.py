@@ -9,8 +9,8 @@ from argosy.cli.choosing import Choice
 from argosy.cli.inputs import Inputs
 from argosy.model.flops import model_flops_utilization
 from argosy.model.shape import ModelShape
-from argosy.plan.cost import peak_tflops
-from argosy.plan.explain import plan_chips
+from argosy.plan.costs.cost import peak_tflops
+from argosy.plan.telling.explain import plan_chips
 
 SECONDS_PER_HOUR = 3600.0
 TOKENS_PRICED = 1e12

@@ -3,7 +3,7 @@
 Each operation starts at max(own clock, arrival of what it depends on), does its real work, and sleeps until its end on
 the virtual clock, an absolute deadline: lateness is absorbed, never added up. Ranks tell each other virtual times on a
 board in shared memory, written before the message that makes the peer look. All ranks of a clock run on one host.
-Follows the step that docs/plan.md describes, as `plan.timeline` does; must not know models or data.
+Follows the step that docs/plan.md describes, as `plan.timing.timeline` does; must not know models or data.
 """
 
 import ctypes

@@ -16,8 +16,8 @@ from typing import TypeVar
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import Node
 from argosy.contracts.plan import Plan, RankPlace, Replica, Stage
-from argosy.plan.check import check_form
-from argosy.plan.explain import site_of
+from argosy.plan.telling.explain import site_of
+from argosy.plan.timing.check import check_form
 
 T = TypeVar("T")
 Seat = tuple[int, int, Stage]

@@ -12,9 +12,9 @@ from argosy.contracts.job import Job
 from argosy.contracts.option import Option, Part, Size
 from argosy.contracts.plan import Plan, Prediction
 from argosy.model.shape import ModelShape
+from argosy.plan.costs.measured import Measured
 from argosy.plan.folding import Folded, fold
-from argosy.plan.measured import Measured
-from argosy.plan.sizes import Progress, nodes_used, sized_plans
+from argosy.plan.search.sizes import Progress, nodes_used, sized_plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
-from argosy.plan.bound import plan_of
-from argosy.plan.fit import never_fits, usable_classes
-from argosy.plan.offers import Offer, Progress, gather, polished
-from argosy.plan.question import Form, Measured, make_search
+from argosy.plan.search.bound import plan_of
+from argosy.plan.search.fit import never_fits, usable_classes
+from argosy.plan.search.offers import Offer, Progress, gather, polished
+from argosy.plan.search.question import Form, Measured, make_search
 
 ALTERNATIVES_MAX = 6
 POLISHED_MAX = 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import TRAINER_PROGRAM, Plan, Replica, Stage
 from argosy.model.shape import ModelShape
-from argosy.plan.check import check_plan
+from argosy.plan.timing.check import check_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

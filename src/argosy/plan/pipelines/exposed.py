@@ -1,0 +1,48 @@
+"""What of a gradient exchange among like replicas no backward hides, guessed before any timeline.
+
+Must not know other replicas, nor what joins them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from argosy.contracts.fleet import LongLink
+from argosy.contracts.plan import GRADIENT_BYTES
+from argosy.network.wires import send_ms
+from argosy.plan.costs.links import ring_wire
+from argosy.plan.costs.rings import Held, Setting, holder_of, passed_bytes
+from argosy.plan.costs.tables import gradient_sums
+from argosy.plan.pipelines.layouts import Layout, Run
+from argosy.plan.pipelines.templates import Template
+
+
+def exposed_ms(setting: Setting, template: Template, links: Sequence[LongLink]) -> float:
+    """Guess what of the gradients' exchange among like replicas no backward hides.
+
+    A stage's gradients travel while it and the stages before it still run their last backwards. With ZeRO what is
+    gathered after the update is not hidden.
+    """
+    layout = template.layout
+    if layout.count * layout.cp * layout.ep < 2:
+        return 0.0
+    runs = {run.chip_class.name: run for run in layout.runs}
+    factors = {name: ring_factors(layout, run, links) for name, run in runs.items()}
+    per_place = np.array([factors[run.chip_class.name] for run in layout.places])
+    per_stage = np.tile(per_place, (layout.virtual_stages, 1))
+    starts, ends = np.array(template.cut.starts), np.array(template.cut.ends)
+    sizes = [sums[ends] - sums[starts] for sums in gradient_sums(setting)]
+    ring_ms = per_stage[:, 0] * sizes[0] + per_stage[:, 1] * sizes[1]
+    half = ring_ms / 2 if layout.zero_stage else 0.0 * ring_ms
+    drained = np.cumsum(template.backward_ms)
+    gathered_ms = half * setting.numerics.weight_bytes / GRADIENT_BYTES
+    return float((gathered_ms + np.maximum(0.0, ring_ms - half - drained)).max())
+
+
+def ring_factors(layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[float, float]:
+    """Give the ms that a byte of a stage's gradients takes among like replicas: of what EP ranks share, of experts."""
+    used = layout.count * layout.chips[run.chip_class.name]
+    holder = holder_of(run.chip_class, run.tp, layout.width(run), run.places, used)
+    held = [Held(holder=holder, count=layout.count, copies=layout.cp * layout.ep, ep=layout.ep)]
+    wire = ring_wire([holder], links)
+    return send_ms(wire, passed_bytes(held, (1.0, 0.0))), send_ms(wire, passed_bytes(held, (0.0, 1.0)))

@@ -1,0 +1,293 @@
+"""The search for drafts: which classes take part, how each lays its replicas, and which drafts are worth timing.
+
+Bounded everywhere, so that a fleet of 100,000 chips, which is a handful of classes, is searched like a small one. It
+estimates; the timeline decides. Must not know prices nor what is asked for.
+"""
+
+import itertools
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from argosy.network.wires import find_wire, send_ms
+from argosy.plan.costs.links import can_join
+from argosy.plan.pipelines.fronts import Choice, front
+from argosy.plan.pipelines.grid import Family, Freedom
+from argosy.plan.pipelines.grid import Part as Part
+from argosy.plan.pipelines.templates import Template
+from argosy.plan.search.drafts import Draft, make_draft, sketch
+from argosy.plan.search.mixing import mixed
+
+BLOCK_MAX = 3
+PARTITIONED_MAX = 4
+# Times around the estimated step for which the best choices are combined too.
+TIMES_AROUND = (1.0, 0.8, 1.25)
+MIXED_FAMILIES = 2
+# What may be sharded where gradients cross sites, as a ZeRO stage.
+ZERO_ACROSS_MAX = 1
+BISECTIONS, CLOSE = 60, 1e-4
+
+ZERO = (0, 1)
+TRAINER_FAMILIES = tuple(Family(schedule=s, zero_stage=z) for s in ("1f1b", "gpipe") for z in ZERO)
+OTHER_FAMILIES = (
+    *(Family(schedule="zero-bubble", zero_stage=z) for z in ZERO),
+    *(Family(schedule="interleaved", virtual_stages=v, zero_stage=z) for v in (2, 4, 8) for z in ZERO),
+    *(Family(zero_stage=z) for z in (2, 3)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A draft that is not timed yet, and a guess of its step."""
+
+    draft: Draft
+    step_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What may become a draft: templates with counts. least_ms: what they take by the estimate of their choices."""
+
+    choice: tuple[tuple[Template, int], ...]
+    family: Family
+    least_ms: float
+
+
+class Search:
+    """Finds drafts for one job.
+
+    base: a draft without groups; freedom: what the job leaves open; batch: sequences. crowded: also pipelines through
+    several classes that do less than each class alone, for who must use all chips. joined: pipelines through several
+    classes are tried at all.
+    """
+
+    def __init__(self, base: Draft, freedom: Freedom, batch: int) -> None:
+        self.base = base
+        self.freedom = freedom
+        self.batch = batch
+        self.crowded = False
+        self.joined = True
+        self.families = families(freedom)
+
+    def estimates(
+        self, parts: Sequence[Part], batch: int, limit: int, *, mix: bool = False, chips_min: int = 1
+    ) -> list[Estimate]:
+        """Guess drafts that use these parts for a batch; answers the best few, best first.
+
+        mix: several templates of a class too. chips_min: drafts that use fewer are left out. Candidates come by what
+        their choices take at least, so most are left out before they are drafts.
+        """
+        listed = self.candidates(parts, batch)
+        listed += self.mixes(parts, listed, batch) if mix and not self.freedom.form else []
+        candidates = sorted(listed, key=lambda candidate: candidate.least_ms)
+        found: list[Estimate] = []
+        tried: set[object] = set()
+        for candidate in candidates:
+            if len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms:
+                break
+            key = (candidate.family, tuple((t.layout.key, count) for t, count in candidate.choice))
+            if key in tried:
+                continue
+            tried.add(key)
+            for draft in self.drafts(candidate, batch):
+                if sum(draft.chips.values()) < chips_min:
+                    continue
+                if len(found) >= limit and compute_ms(draft) >= found[limit - 1].step_ms:
+                    continue
+                insort(found, Estimate(draft=draft, step_ms=guess_ms(draft)), key=lambda estimate: estimate.step_ms)
+        return found[:limit]
+
+    def drafts(self, candidate: Candidate, batch: int) -> Iterator[Draft]:
+        """Make a candidate's drafts: its gradients in one ring, or by sites; GPipe too where a pipeline crosses sites.
+
+        1F1B waits for a micro-batch to come back before it lets the next in; GPipe hides the delay for more memory.
+        """
+        base = replace(self.base, zero_stage=candidate.family.zero_stage)
+        crossing = any(wire.long_link for template, _ in candidate.choice for wire in template.wires)
+        for schedule in ("", "gpipe") if crossing and candidate.family.schedule == "1f1b" else ("",):
+            draft = make_draft(base, candidate.choice, batch, schedule)
+            if draft is not None and has_form(draft, self.freedom):
+                yield from exchanged(draft, self.freedom)
+
+    def candidates(self, parts: Sequence[Part], batch: int) -> list[Candidate]:
+        """List candidates that use these parts: the best choice of each block for a time, and the best mix of all."""
+        sites = {part.chip_class.site for part in parts}
+        alone = len(parts) > 1 and any(part.chip_class.nic_gbps <= 0 for part in parts)
+        if alone or not can_join(sites, self.base.links):
+            return []
+        found: list[Candidate] = []
+        for family in self.families:
+            for blocks in partitions(parts, joined=self.joined):
+                if (self.freedom.form and len(blocks) > 1) or not all(self.linked(block, sites) for block in blocks):
+                    continue
+                fronts = [self.front(block, family) for block in blocks]
+                # Of many classes those that can't hold the model alone are left out.
+                fronts = fronts if self.joined else [choices for choices in fronts if choices]
+                if fronts and all(fronts):
+                    found += combined(fronts, family, batch)
+        return found
+
+    def mixes(self, parts: Sequence[Part], found: Sequence[Candidate], batch: int) -> Iterator[Candidate]:
+        """Give for each family that is near the best the mix of templates of all blocks that does most."""
+        chips = {part.chip_class.name: part.chips for part in parts}
+        best: dict[Family, float] = {}
+        for candidate in found:
+            best[candidate.family] = min(candidate.least_ms, best.get(candidate.family, candidate.least_ms))
+        for family, least_ms in sorted(best.items(), key=lambda item: item[1])[:MIXED_FAMILIES]:
+            sites = {part.chip_class.site for part in parts}
+            blocks = [b for b in blocks_of(parts, joined=self.joined) if self.linked(b, sites)]
+            pool = [choice.template for block in blocks for choice in self.front(block, family)]
+            picked = mixed(pool, chips, batch, least_ms)
+            if picked:
+                yield Candidate(choice=tuple(picked), family=family, least_ms=least_ms)
+
+    def linked(self, block: tuple[Part, ...], sites: set[str]) -> bool:
+        """Tell whether a block may share pipelines: through several sites only where every two of all have a link.
+
+        Then any two sites may be neighbours in a pipeline, or be all that holds some layer.
+        """
+        several = len({part.chip_class.site for part in block}) > 1
+        return not several or all(can_join(pair, self.base.links) for pair in itertools.combinations(sites, 2))
+
+    def pace(self, part: Part) -> float:
+        """Give the tokens a second of a class's quickest replicas alone, in a step without end; 0 where none fits."""
+        rates = [choice.rate for family in self.families for choice in self.front((part,), family)]
+        return max(rates, default=0.0) * self.base.setting.sequence_length * 1e3
+
+    def front(self, block: tuple[Part, ...], family: Family) -> tuple[Choice, ...]:
+        """Give the choices of a block."""
+        return front(
+            self.base.setting, block, family, self.freedom, self.base.links, self.batch, rivals=not self.crowded
+        )
+
+
+def families(freedom: Freedom) -> tuple[Family, ...]:
+    """List what all replicas of a plan may share."""
+    if freedom.runnable:
+        return TRAINER_FAMILIES
+    known, form = (*TRAINER_FAMILIES, *OTHER_FAMILIES), freedom.form
+    if form is None:
+        return known
+    return tuple(f for f in known if f.schedule in form.schedules and f.zero_stage in form.zero_stages)
+
+
+def has_form(draft: Draft, freedom: Freedom) -> bool:
+    """Tell whether a draft has the form of the framework that it is for: like replicas, a schedule it knows."""
+    form = freedom.form
+    if form is None:
+        return True
+    vendors = {chip_class.chip.vendor for chip_class in draft.classes.values()}
+    return len(draft.groups) == 1 and draft.schedule in form.schedules and (form.vendors or len(vendors) == 1)
+
+
+def exchanged(draft: Draft, freedom: Freedom) -> Iterator[Draft]:
+    """Give a draft its ways to exchange gradients: one ring through all, or by phases where it crosses sites.
+
+    What is sharded goes by phases, so that it is gathered inside sites only; only the optimizer's state can.
+    """
+    crossing = crosses(draft)
+    if not (crossing and draft.zero_stage):
+        yield draft
+    # Where no site has several holders there is nothing to shard.
+    alone = draft.zero_stage > 0 and max(draft.shards) < 2
+    if crossing and draft.zero_stage <= ZERO_ACROSS_MAX and not alone and not freedom.form:
+        yield replace(draft, hierarchical=True)
+
+
+def crosses(draft: Draft) -> bool:
+    """Tell whether gradients cross sites: unless all replicas hold each layer in one."""
+    homes = {(g.template.layout.shape, g.template.cut.ends) for g in draft.groups}
+    alone = len(homes) == 1 and not draft.setting.shape.tied_embeddings
+    return len(draft.sites) > 1 and not alone
+
+
+def combined(fronts: Sequence[Sequence[Choice]], family: Family, batch: int) -> list[Candidate]:
+    """Take for the time of a step, and for some around it, the choice of each block that does most in it."""
+    time_ms = least_time_ms(fronts, batch)
+    found = {}
+    for around in TIMES_AROUND:
+        best = [max(choices, key=lambda choice: choice.done(around * time_ms)) for choices in fronts]
+        least_ms = least_time_ms([[choice] for choice in best], batch)
+        key = tuple(id(choice) for choice in best)
+        picked = tuple((choice.template, choice.count) for choice in best)
+        found[key] = Candidate(choice=picked, family=family, least_ms=least_ms)
+    return list(found.values())
+
+
+def least_time_ms(fronts: Sequence[Sequence[Choice]], batch: int) -> float:
+    """Find the time in which the best choices of all blocks do a batch, parts of micro-batches counted."""
+
+    def done(time_ms: float) -> float:
+        return sum(max(choice.done(time_ms) for choice in choices) for choices in fronts)
+
+    # No time is shorter than with all rates and no lag.
+    low = batch / sum(max(choice.rate for choice in choices) for choices in fronts)
+    high = 2 * low
+    while done(high) < batch:
+        low, high = high, 2 * high
+    for _ in range(BISECTIONS):
+        if high - low < CLOSE * high:
+            break
+        middle = (low + high) / 2
+        low, high = (low, middle) if done(middle) >= batch else (middle, high)
+    return high
+
+
+def partitions(parts: Sequence[Part], *, joined: bool = True) -> Iterator[list[tuple[Part, ...]]]:
+    """List the ways to put classes into blocks that share pipelines; of many classes only those of one site do.
+
+    joined: whether any in several sites may share one. A pipeline goes through at most BLOCK_MAX classes.
+    """
+    if not joined or len(parts) > PARTITIONED_MAX:
+        yield from partitions_by_site(parts)
+        return
+    if not parts:
+        yield []
+        return
+    head, rest = parts[0], parts[1:]
+    for blocks in partitions(rest):
+        yield [(head,), *blocks]
+        for index, block in enumerate(blocks):
+            if len(block) < BLOCK_MAX:
+                yield [*blocks[:index], (head, *block), *blocks[index + 1 :]]
+
+
+def partitions_by_site(parts: Sequence[Part]) -> Iterator[list[tuple[Part, ...]]]:
+    """List a few ways: each class by itself, those of one site together, and those of every site."""
+    alone: list[tuple[Part, ...]] = [(part,) for part in parts]
+    yield alone
+    sites: dict[str, tuple[Part, ...]] = {}
+    for part in parts:
+        sites[part.chip_class.site] = (*sites.get(part.chip_class.site, ()), part)
+    several = [block for block in sites.values() if 1 < len(block) <= BLOCK_MAX]
+    for block in several:
+        yield [block, *(one for one in alone if one[0] not in block)]
+    if len(several) > 1:
+        yield [*several, *(one for one in alone if not any(one[0] in block for block in several))]
+
+
+def blocks_of(parts: Sequence[Part], *, joined: bool) -> list[tuple[Part, ...]]:
+    """List all blocks that parts can be put into, each once."""
+    found = [block for blocks in partitions(parts, joined=joined) for block in blocks]
+    named = {tuple(part.chip_class.name for part in block): block for block in found}
+    return list(named.values())
+
+
+def guess_ms(draft: Draft) -> float:
+    """Guess a draft's step: its slowest group, and what of its exchanges no backward hides."""
+    plan = sketch(draft)
+    shared: dict[str, float] = {}
+    for exchange in plan.exchanges:
+        wire = find_wire(plan.wires, exchange.wire)
+        lane = wire.name if wire.shared else f"{wire.name} {exchange.members}"
+        shared[lane] = shared.get(lane, 0.0) + send_ms(wire, exchange.wire_bytes + exchange.gather_bytes)
+    drain_ms = min(sum(stage.backward_ms for stage in replica.stages) for replica in plan.replicas)
+    first_ms = min(replica.stages[0].backward_ms for replica in plan.replicas)
+    by_name = {wire.name: wire for wire in plan.wires}
+    exposed = [ms - (drain_ms if lane in by_name else first_ms) for lane, ms in shared.items()]
+    return compute_ms(draft) + max([0.0, *exposed])
+
+
+def compute_ms(draft: Draft) -> float:
+    """Guess a draft's step without exchanges of gradients: its slowest group."""
+    return max(g.template.fill_ms + (g.microbatches - 1) * g.template.pace_ms for g in draft.groups)

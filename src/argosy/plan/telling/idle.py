@@ -1,0 +1,60 @@
+"""Chips that a plan leaves idle, and why: not allowed, not plannable, too small alone, capped, or of no help.
+
+Must not choose, nor know how plans are found.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from argosy.contracts.fleet import ChipClass
+from argosy.contracts.job import Job
+from argosy.contracts.plan import Plan
+from argosy.plan.search.fit import refusal_of
+from argosy.plan.telling.explain import marked, plan_chips, predicted, time_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """Chips of a class that a plan does not use. of: how many there are; why: in words."""
+
+    chip_class: str
+    chips: int
+    of: int
+    why: str
+
+
+def idle_classes(
+    job: Job, classes: Sequence[ChipClass], plans: Sequence[Plan], holds: Callable[[ChipClass], bool]
+) -> tuple[Idle, ...]:
+    """Say what the first of some plans leaves idle, and why.
+
+    plans: all that were found, best first. holds: tells whether a class could hold the model alone.
+    """
+    used = plan_chips(plans[0])
+    return tuple(
+        Idle(chip_class=c.name, chips=left, of=c.chips, why=why_idle(job, c, plans, holds))
+        for c in sorted(classes, key=lambda c: c.name)
+        if (left := c.chips - used.get(c.name, 0)) > 0
+    )
+
+
+def why_idle(job: Job, chip_class: ChipClass, plans: Sequence[Plan], holds: Callable[[ChipClass], bool]) -> str:
+    """Say why a plan leaves chips of a class idle."""
+    name = chip_class.name
+    if job.chips.allow and chip_class.chip.name not in job.chips.allow:
+        return "not in chips.allow"
+    if refusal := refusal_of(job, chip_class):
+        return refusal
+    if job.chips.maximum is not None:
+        return f"chips.max is {job.chips.maximum:,}"
+    if job.objective.power_kw is not None:
+        return f"objective.power is {job.objective.power_kw:,.4g} kW"
+    if name in plan_chips(plans[0]):
+        return "more of them would be of no help" if job.objective.goal == "fastest" else "fewer are cheaper"
+    small = "" if holds(chip_class) else "the model does not fit on them alone; "
+    with_them = next((number for number, plan in enumerate(plans[1:], 2) if name in plan_chips(plan)), None)
+    if with_them is not None:
+        other = plans[with_them - 1]
+        step = marked(time_text(predicted(other).step_ms), other.emulated)
+        return f"{small}option {with_them}, which has them, takes {step} a step"
+    return f"{small}no better plan with them was found"
