@@ -17,7 +17,6 @@ class Sighting:
     fields: the named groups that matched, without empty ones. at_us: the line's time on the reference clock,
     microseconds since 1970 UTC; None where it can't be told. repeats: further sightings like this one (same signature,
     rank and host) that followed and are only counted.
-
     """
 
     line: Line

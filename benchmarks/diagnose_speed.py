@@ -1,0 +1,175 @@
+"""How fast `argosy diagnose` reads logs, and in how much memory: megabytes a second of one core, peak megabytes.
+
+Makes logs of a kind in a temporary folder, asks for a verdict in a process of its own, and reports CPU time, wall time
+and peak memory of that process, start-up included (`start_s`, told apart). Kinds: `training` (Megatron-like steps
+that name NaN on every line, eight ranks, colours, progress bars), `nccl` (NCCL INFO lines), `kernel` (syslog of a
+healthy host), `warnings` (one warning that a signature knows, on every line), `line` (one line without end), and
+`training.gz`. In each a memory error of a chip stands at three quarters; `found` says whether it was named.
+
+    python benchmarks/diagnose_speed.py --megabytes 500 --json
+"""
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from command import start, whole_number
+
+PIECE_LINES = 5_000
+CLOCK_LINES_PER_S = 1_000
+FAULT = (
+    "2026-11-30T15:00:00Z node-17 kernel: NVRM: Xid (PCI:0000:5d:00): 48, pid=4102, name=python, DBE (double bit error)"
+)
+
+
+def clock(number: int) -> str:
+    """Write the time of a line, a thousand of them a second."""
+    seconds = number // CLOCK_LINES_PER_S
+    return f"14:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{number % CLOCK_LINES_PER_S:03d}"
+
+
+def training_line(number: int) -> str:
+    """Write a line of training as Megatron's trainer and its neighbours print them."""
+    rank = number % 8
+    if number % 40 == 0:
+        return (
+            f"[rank{rank}]: 2026-11-30 {clock(number)} - INFO - saved checkpoint shard {rank} of step {number // 8}\n"
+        )
+    if number % 40 == 1:
+        return (
+            "\r".join(f"\x1b[32m{share}%\x1b[0m|{'#' * (share // 10):10}| {share}/100" for share in range(0, 101, 20))
+            + "\n"
+        )
+    return (
+        f" [2026-11-30 {clock(number)}] iteration {number:8d}/ 500000 | consumed samples: {number * 1024:12d} | "
+        f"elapsed time per iteration (ms): {900 + number % 97:.1f} | learning rate: 3.000000E-04 | "
+        f"lm loss: 2.{number % 1000:03d}000E+00 | grad norm: 0.{number % 900 + 100} | "
+        f"number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+    )
+
+
+def nccl_line(number: int) -> str:
+    """Write a line as NCCL prints them when it is asked to say much."""
+    rank = number % 8
+    return (
+        f"node-a:{2100 + rank}:{2177 + rank} [{rank}] NCCL INFO Channel {number % 32:02d}/0 : "
+        f"{rank}[{rank}] -> {(rank + 1) % 8}[{(rank + 1) % 8}] [send] via NET/IB/{rank}/GDRDMA\n"
+    )
+
+
+def kernel_line(number: int) -> str:
+    """Write a line of a healthy host's syslog."""
+    return f"2026-11-30T{clock(number)}Z node-17 systemd[1]: Started session {number} of user root, uid {number % 7}.\n"
+
+
+def warning_line(number: int) -> str:
+    """Write a line that a signature knows, whatever its number."""
+    return f"[rank{number % 8}]: 2026-11-30 {clock(number)} UserWarning: the input of step {number} is not contiguous\n"
+
+
+def endless_line(number: int) -> str:
+    """Write a piece of a line that does not end."""
+    return f"token {number} "
+
+
+KINDS = {
+    "training": training_line,
+    "nccl": nccl_line,
+    "kernel": kernel_line,
+    "warnings": warning_line,
+    "line": endless_line,
+    "training.gz": training_line,
+}
+
+
+def pieces(kind: str, size_bytes: int) -> Iterator[bytes]:
+    """Make a log piece by piece, with the fault at three quarters."""
+    written, number, told = 0, 0, False
+    while written < size_bytes:
+        piece = "".join(KINDS[kind](index) for index in range(number, number + PIECE_LINES)).encode()
+        number += PIECE_LINES
+        # Made once and repeated, for making lines takes longer than reading them.
+        for _ in range(20):
+            if not told and written >= size_bytes * 3 // 4:
+                told = True
+                yield f"\n{FAULT}\n".encode() if kind != "line" else f" {FAULT} ".encode()
+            yield piece
+            written += len(piece)
+            if written >= size_bytes:
+                break
+
+
+def measured(arguments: list[str]) -> dict[str, Any]:
+    """Run `argosy diagnose --json` in a process of its own; CPU and wall seconds, peak memory, and what it said."""
+    program = "import sys; from argosy.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    begun_s = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "diagnose", "--json", *arguments], stdout=subprocess.PIPE
+    )
+    out = process.stdout.read() if process.stdout else b""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return {
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "wall_s": time.perf_counter() - begun_s,
+        "peak_mb": usage.ru_maxrss / 1e3,
+        "answer": json.loads(out) if process.returncode == 0 else None,
+    }
+
+
+def row(kind: str, megabytes: int, folder: Path) -> dict[str, Any]:
+    """Measure one kind of log."""
+    path = folder / f"node-17.{kind}"
+    with gzip.open(path, "wb", 1) if kind.endswith(".gz") else path.open("wb") as file:
+        for piece in pieces(kind, megabytes * 1_000_000):
+            file.write(piece)
+    tiny = folder / "tiny.log"
+    tiny.write_text("x\n")
+    start_s = measured([str(tiny)])["cpu_s"]
+    found = measured([str(path)])
+    path.unlink()
+    answer = found["answer"] or {"incidents": [], "read": {"bytes": 0, "lines": 0}}
+    return {
+        "kind": kind,
+        "megabytes": round(answer["read"]["bytes"] / 1e6, 1),
+        "lines": answer["read"]["lines"],
+        "mb_per_s": round(answer["read"]["bytes"] / 1e6 / max(found["cpu_s"] - start_s, 1e-9), 1),
+        "cpu_s": round(found["cpu_s"], 2),
+        "start_s": round(start_s, 2),
+        "wall_s": round(found["wall_s"], 2),
+        "peak_mb": round(found["peak_mb"], 1),
+        "found": any(incident["fault_class"].startswith("gpu.ecc") for incident in answer["incidents"]),
+    }
+
+
+def main() -> int:
+    """Measure the kinds that are asked for, and print them."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--megabytes", type=whole_number, default=200, help="size of each log, unpacked")
+    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), default=list(KINDS))
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [row(kind, asked.megabytes, Path(folder)) for kind in asked.kinds]
+    if asked.json:
+        print(json.dumps({"rows": rows}))
+        return 0
+    print(f"{'kind':12} {'MB':>8} {'MB/s':>8} {'CPU s':>7} {'start s':>8} {'peak MB':>8}  found")
+    for one in rows:
+        print(
+            f"{one['kind']:12} {one['megabytes']:8,.0f} {one['mb_per_s']:8,.0f} {one['cpu_s']:7.2f} "
+            f"{one['start_s']:8.2f} {one['peak_mb']:8,.0f}  {'yes' if one['found'] else 'no'}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    start(main)

@@ -1,0 +1,241 @@
+"""The files that `argosy diagnose` is pointed at: found in folders, unpacked, and read in blocks.
+
+Knows gzip, bzip2, xz, zstd, tar and zip, by their first bytes and not by their names. It must not know what logs say.
+"""
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Protocol
+
+import zstandard
+
+from argosy.cli.words import counted
+from argosy.contracts.errors import BadInputError
+
+BLOCK_BYTES, HEAD_BYTES = 1 << 20, 1 << 16
+STDIN = "-"
+NESTED_MAX = 3
+ZIP = b"PK\x03\x04"
+# One byte of so many that is zero makes a file no text.
+BINARY_SHARE = 10
+NOTES_MAX = 20
+# A program's text, or what it reads, quotes the words of faults without any having happened. Named files are read.
+OTHER_SUFFIXES = frozenset(
+    {".py", ".ipynb", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".rs", ".go", ".js", ".sh", ".md", ".rst", ".html"}
+    | {".css", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".png", ".jpg", ".pdf", ".svg", ".safetensors", ".bin"}
+    | {".so", ".parquet", ".npy", ".npz", ".whl", ".o", ".a", ".pyc", ".onnx", ".gguf"}
+)
+SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", ".hg", ".svn"})
+BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile)
+
+
+class Readable(Protocol):
+    """Whatever gives bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Read at most so many bytes; none at the end."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """What was read so far, and what couldn't be."""
+
+    files: int = 0
+    read_bytes: int = 0
+    skipped: int = 0
+    newest_us: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Note what a person should know; after NOTES_MAX only that there is more."""
+        if len(self.notes) == NOTES_MAX:
+            self.notes.append("more like these are not listed")
+        elif len(self.notes) < NOTES_MAX:
+            self.notes.append(text)
+
+
+@dataclass(slots=True, kw_only=True)
+class Log:
+    """One log: its name as a person knows it, its first bytes, and its blocks, which can be read once.
+
+    binary: it holds no text, so that searching it would find words of programs.
+    """
+
+    name: str
+    head: bytes
+    binary: bool
+    blocks: Iterator[bytes]
+
+    def whole(self, bytes_max: int) -> bytes | None:
+        """Read all blocks, which can be read again after; None for more than bytes_max."""
+        kept: list[bytes] = []
+        for block in self.blocks:
+            kept.append(block)
+            if sum(map(len, kept)) > bytes_max:
+                self.blocks = chain(kept, self.blocks)
+                return None
+        self.blocks = iter(kept)
+        return b"".join(kept)
+
+
+def find_files(names: Sequence[str], reading: Reading) -> list[Path]:
+    """List the files under files and folders, each once, in the order of their names.
+
+    Raises BadInputError for a name that isn't there, and where there is nothing to read at all.
+    """
+    found: dict[Path, None] = {}
+    for name in names:
+        path = Path(name)
+        try:
+            mode = path.stat().st_mode
+        except (OSError, ValueError) as error:
+            if name == STDIN:
+                found[path] = None
+                continue
+            reason = getattr(error, "strerror", None) or error
+            raise BadInputError(
+                f"{name}: can't be read: {reason}; name files or folders of logs, or - for standard input"
+            ) from error
+        found |= dict.fromkeys(_walked(path, reading)) if stat.S_ISDIR(mode) else {path: None}
+    if not found:
+        skipped = f" ({counted(reading.skipped, 'file')} of other kinds)" if reading.skipped else ""
+        raise BadInputError(f"{', '.join(names)}: no logs there{skipped}; name a file to have it read whatever it is")
+    return list(found)
+
+
+def _walked(top: Path, reading: Reading) -> Iterator[Path]:
+    for folder, folders, files in os.walk(
+        top, onerror=lambda error: reading.note(f"{error.filename}: {error.strerror}")
+    ):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+        for name in sorted(files):
+            path = Path(folder, name)
+            if path.is_file() and _is_wanted(name, reading):
+                yield path
+
+
+def read_logs(paths: Iterable[Path], reading: Reading) -> Iterator[Log]:
+    """Read files one after the other, unpacked; what can't be read is noted, and the rest goes on."""
+    for path in paths:
+        reading.files += 1
+        name = "standard input" if str(path) == STDIN else str(path)
+        try:
+            with _opened(path) as raw:
+                _date(raw, reading)
+                if raw.peek(4).startswith(ZIP) and raw.seekable():
+                    yield from _zipped(name, raw, reading)
+                else:
+                    yield from _unpacked(name, raw, reading, 0)
+        except BROKEN as error:
+            reading.note(f"{name}: {_reason(error)}")
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    return os.fdopen(os.dup(sys.stdin.fileno()), "rb") if str(path) == STDIN else path.open("rb")
+
+
+def _date(raw: io.BufferedReader, reading: Reading) -> None:
+    """Keep the newest time of change, for logs that tell no date."""
+    about = os.fstat(raw.fileno())
+    if stat.S_ISREG(about.st_mode):
+        reading.newest_us = max(reading.newest_us or 0, about.st_mtime_ns // 1_000)
+
+
+class _Raw(io.RawIOBase):
+    """Gives what something readable gives, to be looked at before it is read."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer)
+        data = self._source.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+
+def _unpacked(name: str, source: Readable, reading: Reading, depth: int) -> Iterator[Log]:
+    """Find out from the first bytes what a stream is, and give the logs in it."""
+    stream = io.BufferedReader(_Raw(source), HEAD_BYTES)
+    head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+    opener = next((opener for magic, opener in _PACKED.items() if head.startswith(magic)), None)
+    if opener is not None and depth < NESTED_MAX:
+        yield from _unpacked(name, opener(stream), reading, depth + 1)
+    elif head[257:262] == b"ustar" and depth < NESTED_MAX:
+        yield from _tarred(name, stream, reading, depth + 1)
+    elif head.startswith(ZIP):
+        reading.note(f"{name}: a zip archive inside another, or not from a file; unpack it first")
+    elif head:
+        wide = next((codec for mark, codec in _WIDE.items() if head.startswith(mark)), "")
+        binary = not wide and head.count(0) * BINARY_SHARE > len(head)
+        yield Log(name=name, head=head, binary=binary, blocks=_blocks(name, stream, reading, wide))
+
+
+def _blocks(name: str, stream: Readable, reading: Reading, wide: str) -> Iterator[bytes]:
+    """Read a stream to its end, or to where it is damaged. wide: the codec of text in two bytes a character."""
+    decoder = codecs.getincrementaldecoder(wide)("replace") if wide else None
+    try:
+        while block := stream.read(BLOCK_BYTES):
+            reading.read_bytes += len(block)
+            yield decoder.decode(block).encode() if decoder else block
+    except BROKEN as error:
+        reading.note(f"{name}: {_reason(error)}; what came before was read")
+
+
+def _tarred(name: str, stream: BinaryIO, reading: Reading, depth: int) -> Iterator[Log]:
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            inner = archive.extractfile(member) if member.isfile() and _is_wanted(member.name, reading) else None
+            if inner is not None:
+                yield from _unpacked(f"{name}/{member.name}", inner, reading, depth)
+
+
+def _zipped(name: str, stream: io.BufferedReader, reading: Reading) -> Iterator[Log]:
+    with zipfile.ZipFile(stream) as archive:
+        for member in archive.infolist():
+            if member.flag_bits & 1:
+                reading.note(f"{name}/{member.filename}: needs a password; unpack it first")
+            elif not member.is_dir() and _is_wanted(member.filename, reading):
+                with archive.open(member) as inner:
+                    yield from _unpacked(f"{name}/{member.filename}", inner, reading, 1)
+
+
+def _is_wanted(name: str, reading: Reading) -> bool:
+    """Tell whether a file that nobody named may be a log; counts those that aren't."""
+    wanted = PurePosixPath(name).suffix.lower() not in OTHER_SUFFIXES
+    reading.skipped += not wanted
+    return wanted
+
+
+def _unzstd(stream: BinaryIO) -> Readable:
+    return zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+
+
+def _reason(error: BaseException) -> str:
+    return f"can't be read further: {getattr(error, 'strerror', None) or error}"
+
+
+# By the bytes that such files begin with.
+_PACKED: dict[bytes, Callable[[BinaryIO], Readable]] = {
+    b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+    b"\x28\xb5\x2f\xfd": _unzstd,
+}
+_WIDE = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}

@@ -1,0 +1,88 @@
+"""Reads whatever `argosy diagnose` was given: logs into sightings, dumps into what their reader makes of them.
+
+Opens and counts; judging is the room `health`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from argosy.cli.diagnose_files import Log, Reading, find_files, read_logs
+from argosy.cli.waiting import Waiting
+from argosy.contracts.errors import ArgosyError, BadInputError
+from argosy.health.dumps import Dump, kind_of, read_dump
+from argosy.health.intake import Intake, Keeper, Taken
+from argosy.health.scanner import Scanner
+from argosy.health.signature import Signature
+
+# A dump is read whole: a flight recorder of 2,000 entries with stacks has some tens of megabytes.
+DUMP_BYTES_MAX = 1 << 29
+MEGABYTE = 1_000_000
+_ZONE = re.compile(r"(?:UTC|GMT)?(?:(?P<sign>[+-])(?P<hours>0?\d|1[0-4])(?::?(?P<minutes>[0-5]\d))?)?|Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """What the files gave. dumps: in the order read. logs, lines: how many were searched."""
+
+    taken: Taken
+    dumps: tuple[Dump, ...]
+    reading: Reading
+    logs: int
+    lines: int
+
+
+def take_files(names: Sequence[str], signatures: Sequence[Signature], zone_minutes: int = 0) -> Files:
+    """Read files and folders. zone_minutes: of times that name no zone.
+
+    Raises BadInputError for a name that isn't there, and where nothing can be read; what else is wrong is noted.
+    """
+    reading, keeper, scanner = Reading(), Keeper(), Scanner(signatures)
+    paths = find_files(names, reading)
+    dumps: list[Dump] = []
+    logs = lines = 0
+    with Waiting("reading") as waiting:
+        for log in read_logs(paths, reading):
+            dump = _dump(log, reading)
+            dumps += [] if dump is None else [dump]
+            # Stacks may stand in the middle of a log, so that log is searched as well.
+            if dump is not None and dump.kind != "stacks":
+                continue
+            if log.binary:
+                reading.note(f"{log.name}: holds no text and is no dump that is known; it was left out")
+                continue
+            intake = Intake(scanner, keeper, log.name)
+            for block in log.blocks:
+                intake.feed(block)
+                waiting.progress = f" {reading.files:,} of {len(paths):,} files, {reading.read_bytes // MEGABYTE:,} MB"
+            intake.close()
+            logs, lines = logs + 1, lines + intake.lines
+        taken = keeper.settled(reading.newest_us, zone_minutes)
+    if not logs and not dumps:
+        why = f": {reading.notes[0]}" if reading.notes else ""
+        raise BadInputError(f"{', '.join(names)}: nothing to read there, or it is empty{why}; name logs or dumps")
+    return Files(taken=taken, dumps=tuple(dumps), reading=reading, logs=logs, lines=lines)
+
+
+def read_zone(text: str) -> int:
+    """Read a time zone such as `+08:00` or `UTC`, in minutes east of UTC; raises BadInputError."""
+    found = _ZONE.fullmatch(text.strip().upper())
+    if found is None:
+        raise BadInputError(f"--timezone {text}: write hours and minutes east of UTC, such as +08:00, -05:30 or UTC")
+    minutes = int(found["hours"] or 0) * 60 + int(found["minutes"] or 0)
+    return -minutes if found["sign"] == "-" else minutes
+
+
+def _dump(log: Log, reading: Reading) -> Dump | None:
+    """Read a file that looks like a dump; None where it is none, or none that can be read."""
+    if kind_of(log.head) is None:
+        return None
+    data = log.whole(DUMP_BYTES_MAX)
+    if data is None:
+        reading.note(f"{log.name}: looks like a dump, but has over {DUMP_BYTES_MAX // MEGABYTE} MB; read as a log")
+        return None
+    try:
+        return read_dump(log.name, log.head, data)
+    except ArgosyError as error:
+        reading.note(f"{log.name}: {error}")
+        return None

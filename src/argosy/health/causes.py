@@ -1,0 +1,169 @@
+"""Which of many clues is the cause: rules joined, hints used only in need, deeper and earlier before later ones.
+
+Must not know how an Incident is written.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from argosy.health.book import Book, Rule
+from argosy.health.clues import Clue
+from argosy.health.progress import from_progress
+
+# Within so long a deeper layer's word counts before an earlier one's: programs and kernels write with delay.
+SAME_TIME_US = 60_000_000
+# Two faults further apart than this are two, whatever they are.
+EPISODE_US = 1_800_000_000
+MANY_HOSTS = 4
+INCIDENTS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One fault: its cause, and all clues of its time in order. rivals: other causes of the same weight."""
+
+    root: Clue
+    clues: tuple[Clue, ...]
+    rivals: tuple[Clue, ...] = ()
+
+
+def find_cases(clues: Sequence[Clue], book: Book) -> tuple[Case, ...]:
+    """Find the faults behind clues; none where nothing failed. A fault that nothing tells has the class `unknown`."""
+    found: list[Case] = []
+    for episode in _episodes(clues):
+        found += _cases_of(episode, book)
+    return tuple(found[:INCIDENTS_MAX])
+
+
+def _episodes(clues: Sequence[Clue]) -> list[list[Clue]]:
+    """Part clues where causes lie far apart in time; without times all is one."""
+    starts: list[int] = []
+    last: int | None = None
+    for clue in clues:
+        if clue.role == "cause" and clue.strength > 1 and clue.at_us is not None:
+            if last is None or clue.at_us - last > EPISODE_US:
+                starts.append(clue.at_us)
+            last = clue.at_us
+    if len(starts) < 2:
+        return [list(clues)]
+    parts: list[list[Clue]] = [[] for _ in starts]
+    for clue in clues:
+        after = [index for index, start in enumerate(starts) if clue.at_us is None or clue.at_us >= start]
+        parts[after[-1] if after and clue.at_us is not None else 0].append(clue)
+    return parts
+
+
+def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:
+    causes = _with_rules(clues, book)
+    if not any(cause.strength > 1 for cause in causes):
+        causes += from_progress(clues)
+    if not causes:
+        causes = _hints(clues)
+    if not causes:
+        return _unknown(clues)
+    root = _root(causes)
+    others = [cause for cause in causes if _independent(cause, root, causes, book)]
+    cases = [Case(root=root, clues=tuple(clues), rivals=tuple(_rivals(root, causes)))]
+    for other in _one_each(others):
+        cases.append(Case(root=other, clues=tuple(clue for clue in clues if _same_place(clue, other))))
+    return cases
+
+
+def _with_rules(clues: Sequence[Clue], book: Book) -> list[Clue]:
+    """Give the causes, with what rules make of several clues in the place of those."""
+    causes = [clue for clue in clues if clue.role == "cause"]
+    for rule in book.rules:
+        made_of = _fires(rule, clues)
+        if made_of:
+            first = min(made_of, key=lambda clue: (clue.role != "cause", clue.order))
+            known = book.fault_class(rule.fault_class)
+            said = replace(
+                first,
+                signature=f"rule.{rule.name}",
+                role="cause",
+                fault_class=rule.fault_class,
+                remedy=known.remedy,
+                culprit=known.culprit,
+                strength=rule.strength,
+                meaning=rule.meaning,
+            )
+            causes = [cause for cause in causes if cause not in made_of] + [said]
+    return causes
+
+
+def _fires(rule: Rule, clues: Sequence[Clue]) -> list[Clue]:
+    """Give the clues that make a rule true, or none."""
+    if any(_named(clues, name) for name in rule.none):
+        return []
+    needed = [_named(clues, name) for name in rule.all]
+    either = [clue for name in rule.any for clue in _named(clues, name)]
+    if not all(needed) or (rule.any and not either):
+        return []
+    return [clue for group in needed for clue in group] + either
+
+
+def _named(clues: Sequence[Clue], name: str) -> list[Clue]:
+    if name.endswith("*"):
+        return [clue for clue in clues if clue.signature.startswith(name[:-1])]
+    return [clue for clue in clues if clue.signature == name]
+
+
+def _hints(clues: Sequence[Clue]) -> list[Clue]:
+    """Where something failed and nothing says what, take what contexts and symptoms hint at, weakly."""
+    symptoms = [clue for clue in clues if clue.role == "symptom"]
+    # Weak symptoms are printed by healthy programs too, other than that somebody stands still.
+    if not any(clue.strength > 1 or clue.signature.startswith("hang.") for clue in symptoms):
+        return []
+    hinting = [clue for clue in clues if clue.role in ("context", "symptom") and clue.fault_class]
+    return [replace(clue, role="cause", strength=1) for clue in hinting]
+
+
+def _unknown(clues: Sequence[Clue]) -> list[Case]:
+    """Say that something failed for reasons unknown, if it did: weak symptoms are printed by healthy runs too."""
+    symptoms = [clue for clue in clues if clue.role == "symptom" and clue.strength > 1]
+    if not symptoms:
+        return []
+    root = replace(symptoms[0], fault_class="unknown", culprit="unknown", remedy="retry", strength=1)
+    return [Case(root=root, clues=tuple(clues))]
+
+
+def _root(causes: Sequence[Clue]) -> Clue:
+    """Choose the cause: the strongest; of those the deepest among the earliest, then the first printed."""
+    best = max(cause.strength for cause in causes)
+    strong = [cause for cause in causes if cause.strength == best]
+    timed = [cause.at_us for cause in strong if cause.at_us is not None]
+    if len(timed) == len(strong):
+        limit = min(timed) + SAME_TIME_US
+        strong = [cause for cause in strong if cause.at_us is not None and cause.at_us <= limit]
+    return min(strong, key=lambda cause: (cause.depth, cause.order))
+
+
+def _rivals(root: Clue, causes: Sequence[Clue]) -> Iterator[Clue]:
+    """Other causes that speak as strongly for another family, and that depth does not explain."""
+    for cause in causes:
+        if cause.strength >= root.strength and cause.family != root.family and cause.depth <= root.depth:
+            yield cause
+
+
+def _independent(cause: Clue, root: Clue, causes: Sequence[Clue], book: Book) -> bool:
+    """Tell whether a cause is a fault of its own: hardware of another host, seen by its own kernel, driver or port."""
+    if cause.strength < 3 or cause.depth > 1 or cause.remedy != "cordon_replace" or root.strength < 3:
+        return False
+    if not cause.host or not root.host or _same_place(cause, root):
+        return False
+    if cause.fault_class == root.fault_class and book.fault_class(cause.fault_class).spreads:
+        return False
+    alike = {other.host for other in causes if other.fault_class == cause.fault_class}
+    return len(alike) <= MANY_HOSTS
+
+
+def _one_each(causes: Sequence[Clue]) -> list[Clue]:
+    """Keep the first cause of each host."""
+    first: dict[str, Clue] = {}
+    for cause in causes:
+        first.setdefault(cause.host, cause)
+    return list(first.values())
+
+
+def _same_place(one: Clue, other: Clue) -> bool:
+    return one.host == other.host

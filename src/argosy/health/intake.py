@@ -1,0 +1,301 @@
+"""From the bytes of logs to sightings: lines that match a signature, with who printed them when.
+
+Blocks of any size go in, and only what matched is kept, so memory stays flat whatever a log's size or its lines'
+lengths. Must not know how files are opened, nor what the sightings prove.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from argosy.health.clocks import Anchor, Clocks, Offset, Seen, settle
+from argosy.health.lines import Line
+from argosy.health.origins import Head, Origin, origin_of_path, read_head
+from argosy.health.scanner import Hit, Scanner
+from argosy.health.sightings import Sighting
+from argosy.health.stamps import Stamp, boot_times
+
+# A line longer than this is taken in pieces that overlap by more than any literal is long.
+LINE_BYTES_MAX, OVERLAP_BYTES = 1 << 16, 1 << 10
+BACK_LINES, BACK_BYTES = 40, 6_000
+# Of sightings alike this many are kept; a signature may have so many that differ, and all together so many.
+ALIKE_MAX, DIFFERENT_MAX, KEPT_MAX = 4, 120_000, 300_000
+# Of lines that differ in digits alone, by one rank, so many are looked at, then one of each so many more.
+SAME_MAX, SAME_EACH, SHAPES_MAX = 500, 32, 50_000
+RANK_BYTES = 96
+# Fields that differ from line to line without saying anything about who or what.
+PASSING_FIELDS = frozenset({"size", "elapsed", "sequence", "step", "time", "pid", "tid", "seconds", "count"})
+ANCHOR_BYTES, ANCHORS_EACH = 1 << 16, 64
+
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_STEP = re.compile(r"\b(?:global_?)?(?:step|iter|iteration)s?\b[ :=\[#]{0,3}(\d{1,9})\b", re.IGNORECASE)
+_SEQUENCE = re.compile(r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+), NumelIn=(?P<size>\d+).*? ran for (?P<ms>\d+) milli")
+_TIMED = re.compile(rb"\d:\d\d:\d\d|\[ *\d+\.\d{3}|\b1\d{9}\.\d{3}")
+_RANK = re.compile(rb"[Rr]ank[ =:_]?\d+|^ *\d+: |^[\w.-]+:\d+:\d+ \[\d+\]|\[(?:\d+,)?\d+\]<std")
+_REPORT = re.compile(r"(?:exitcode|error_file|traceback)\s*:")
+_REPORT_FIELD = re.compile(r"^\s*(?P<name>time|host|rank)\s*: (?P<value>.*)$", re.MULTILINE)
+_LOCAL = re.compile(r"\(local_rank: (\d+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What logs gave. offsets: how far clocks are apart, as far as that can be told. dropped: sightings not kept."""
+
+    sightings: tuple[Sighting, ...]
+    offsets: tuple[Offset, ...] = ()
+    dropped: int = 0
+
+
+class Keeper:
+    """Keeps what was seen, bounded: of sightings alike the first few, the rest as a count."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.clocks = Clocks()
+        self.dropped = 0
+        self._alike: dict[tuple[object, ...], list[int]] = {}
+        self._different: dict[str, int] = {}
+
+    def keep(self, seen: Seen) -> Seen:
+        """Keep one, or count it with the last one like it; gives the one that stands for it."""
+        key = _likeness(seen)
+        places = self._alike.get(key)
+        if places is None:
+            different = self._different.get(seen.signature.name, 0)
+            if different >= DIFFERENT_MAX or len(self.seen) >= KEPT_MAX:
+                self.dropped += 1
+                return seen
+            self._different[seen.signature.name] = different + 1
+            places = self._alike[key] = []
+        if len(places) < ALIKE_MAX and len(self.seen) < KEPT_MAX:
+            places.append(len(self.seen))
+            self.seen.append(seen)
+            return seen
+        last = self.seen[places[-1]]
+        last.repeats += 1
+        return last
+
+    def settled(self, near_us: int | None = None, zone_minutes: int = 0) -> Taken:
+        """Give every sighting its time on one clock. near_us: for logs that tell no year or date."""
+        sightings, offsets = settle(self.seen, self.clocks, near_us, zone_minutes)
+        return Taken(sightings=sightings, offsets=offsets, dropped=self.dropped)
+
+
+class Intake:
+    """Takes one log in: `feed` its bytes in blocks of any size, then `close`."""
+
+    def __init__(self, scanner: Scanner, keeper: Keeper, source: str, origin: Origin | None = None) -> None:
+        """Begin a log. source: its name, as the user gave it; origin: who writes it, else read off the name."""
+        self.source = source
+        self.read_bytes = self.lines = 0
+        self._scanner, self._keeper = scanner, keeper
+        self._origin = origin_of_path(source) if origin is None else origin
+        self._rest, self._skip, self._first = b"", 0, True
+        self._tail = self._above = b""
+        self._done = 0
+        self._booted = False
+        self._same: dict[tuple[bytes, bytes], tuple[int, tuple[Seen, ...]]] = {}
+        self._last: tuple[int, Stamp | None] = (-1, None)
+
+    def feed(self, data: bytes) -> None:
+        """Take a block in."""
+        self.read_bytes += len(data)
+        block = self._rest + data if self._rest else data
+        cut = block.rfind(b"\n") + 1
+        if cut == 0 and len(block) < LINE_BYTES_MAX:
+            self._rest = block
+            return
+        if cut == 0 or len(block) - cut > LINE_BYTES_MAX:
+            self._take(block)
+            self._rest = block[-OVERLAP_BYTES:]
+            self._skip = len(self._rest)
+        else:
+            self._rest = block[cut:]
+            self._take(block[:cut])
+            self._skip = 0
+
+    def close(self) -> None:
+        """Take in what is left after the last line end."""
+        if self._rest:
+            self._take(self._rest)
+            self._rest = b""
+        self._anchor(self._tail)
+        self._tail = b""
+
+    def _take(self, block: bytes) -> None:
+        """Search whole lines, or a piece of a long one."""
+        begin = self._skip
+        if b"\x1b" in block:
+            begin = len(_ESCAPES.sub(b"", block[:begin])) if begin else 0
+            block = _ESCAPES.sub(b"", block)
+        if self._first:
+            self._begin(block[:ANCHOR_BYTES])
+        self._done -= begin
+        position = 0
+        for hit in self._scanner.hits(block, begin):
+            self.lines += block.count(b"\n", max(position, begin), hit.start)
+            position = hit.start
+            self._judge(block, hit)
+        self.lines += block.count(b"\n", max(position, begin))
+        if self._booted:
+            self._boot(block)
+        self._done += len(block)
+        self._above = (self._above + block)[-BACK_BYTES:] if len(block) < BACK_BYTES else block[-BACK_BYTES:]
+        self._tail = block[-ANCHOR_BYTES:] if len(block) >= ANCHOR_BYTES else (self._tail + block)[-ANCHOR_BYTES:]
+
+    def _judge(self, block: bytes, hit: Hit) -> None:
+        """Try the patterns of the signatures that a line has a literal of."""
+        rank = _RANK.search(hit.line, 0, RANK_BYTES)
+        key = (hit.shape, rank[0] if rank else b"")
+        count, last = self._same.get(key, (0, ()))
+        if count >= SAME_MAX and count % SAME_EACH:
+            self._same[key] = (count + 1, last)
+            for one in last:
+                one.repeats += 1
+            return
+        kept = self._matches(block, hit)
+        if all(one.signature.role == "harmless" for one in kept):
+            self._scanner.note_dull(hit)
+        elif not any(_is_telling(one) for one in kept):
+            if len(self._same) >= SHAPES_MAX:
+                self._same.clear()
+            self._same[key] = (count + 1, tuple(kept))
+
+    def _matches(self, block: bytes, hit: Hit) -> list[Seen]:
+        whole = hit.line.decode("utf-8", "replace")
+        head: Head | None = None
+        kept = []
+        for index in hit.candidates:
+            if self._scanner.may_match(index, whole):
+                head = head or read_head(whole)
+                fields = self._scanner.match(index, head.text)
+                if fields is not None:
+                    kept.append(self._keep(block, hit.start, head, index, fields))
+        return kept
+
+    def _keep(self, block: bytes, start: int, head: Head, index: int, fields: Mapping[str, str]) -> Seen:
+        origin = head.origin.or_else(self._origin)
+        stamp = head.stamp
+        if _REPORT.match(head.text):
+            origin, stamp = _report_origin(block, start, origin, stamp)
+        stamp = stamp or self._stamp_before(block, start)
+        self._last = (self._done + start, stamp)
+        clocks = self._keeper.clocks
+        if head.since_boot is not None and head.stamp is not None and head.stamp.kind == "wall":
+            clocks.boots.setdefault(origin.host or self.source, []).append((head.stamp, head.since_boot.us))
+        if stamp is not None and "SeqNum=" in head.text:
+            self._anchor_sequence(head.text, stamp, origin)
+        line = Line(
+            source=self.source,
+            number=self.lines + 1,
+            text=head.text,
+            booted=stamp is not None and stamp.kind == "boot",
+            rank=origin.rank,
+            local_rank=origin.local_rank,
+            host=origin.host,
+            program=origin.program,
+        )
+        return self._keeper.keep(Seen(line=line, signature=self._scanner.signatures[index], fields=fields, stamp=stamp))
+
+    def _stamp_before(self, block: bytes, start: int) -> Stamp | None:
+        """Find the time of the nearest earlier line that has one, in this block or the one before."""
+        above = (self._above if start < BACK_BYTES else b"") + block[max(0, start - BACK_BYTES) : start]
+        at = self._done + start
+        for line in reversed(above[-BACK_BYTES:].split(b"\n")[-BACK_LINES - 1 : -1]):
+            at -= len(line) + 1
+            if at <= self._last[0]:
+                return self._last[1]
+            stamp = read_head(line.decode("utf-8", "replace")).stamp if _TIMED.search(line) else None
+            if stamp is not None:
+                return stamp
+        return None
+
+    def _begin(self, head: bytes) -> None:
+        """Learn from a log's first lines whether it counts time from the host's start, and its first anchors."""
+        self._first = False
+        lines = head.splitlines()[:BACK_LINES]
+        stamps = [read_head(line.decode("utf-8", "replace")).stamp for line in lines if _TIMED.search(line)]
+        self._booted = any(stamp is not None and stamp.kind == "boot" for stamp in stamps)
+        self._anchor(head)
+
+    def _boot(self, block: bytes) -> None:
+        """Look for lines of the kernel log that tell when the host was started."""
+        name = self._origin.host or self.source
+        for needle in (b"audit(", b"setting system clock to"):
+            at = block.find(needle)
+            while at >= 0 and len(self._keeper.clocks.booted.get(name, ())) < ANCHORS_EACH:
+                first, last = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+                head = read_head(block[first : last if last >= 0 else len(block)].decode("utf-8", "replace"))
+                if head.since_boot is not None:
+                    found = boot_times(iter([(head.since_boot.us, head.text)]))
+                    self._keeper.clocks.booted.setdefault(head.origin.host or name, []).extend(found)
+                at = block.find(needle, at + 1)
+
+    def _anchor(self, piece: bytes) -> None:
+        """Note when steps were printed: ranks print them together, so they tell how far clocks are apart."""
+        if b"step" not in (lower := piece.lower()) and b"iter" not in lower:
+            return
+        count = 0
+        for raw in reversed(piece.splitlines()):
+            if count >= ANCHORS_EACH:
+                break
+            if len(raw) > 2_000 or not _TIMED.search(raw):
+                continue
+            head = read_head(raw.decode("utf-8", "replace"))
+            found = _STEP.search(head.text)
+            if found and head.stamp is not None and head.stamp.kind != "boot":
+                self._keeper.clocks.anchors.append(self._anchored(("step", found[1]), head.stamp, head.origin))
+                count += 1
+
+    def _anchor_sequence(self, text: str, stamp: Stamp, origin: Origin) -> None:
+        found = _SEQUENCE.search(text)
+        if found and stamp.kind != "boot":
+            # Members enter a collective together, whatever its time-out; so what counts is when it began.
+            began = replace(stamp, us=stamp.us - int(found["ms"]) * 1_000)
+            key = ("sequence", found["op"], found["seq"], found["size"])
+            self._keeper.clocks.anchors.append(self._anchored(key, began, origin))
+
+    def _anchored(self, key: tuple[str, ...], stamp: Stamp, origin: Origin) -> Anchor:
+        return Anchor(key=key, stamp=stamp, clock=origin.host or self._origin.host or self.source)
+
+
+def take_in(
+    sources: Iterable[tuple[str, bytes]], scanner: Scanner, near_us: int | None = None, zone_minutes: int = 0
+) -> Taken:
+    """Take in logs that lie in memory: names and bytes. near_us: for logs that tell no year or date."""
+    keeper = Keeper()
+    for source, data in sources:
+        intake = Intake(scanner, keeper, source)
+        intake.feed(data)
+        intake.close()
+    return keeper.settled(near_us, zone_minutes)
+
+
+def _likeness(seen: Seen) -> tuple[object, ...]:
+    """Tell what makes two sightings alike: signature, who printed, and what the pattern named."""
+    line = seen.line
+    who: Sequence[object] = (
+        (line.rank, line.local_rank, line.host) if line.rank is not None or line.host else (line.source,)
+    )
+    fields = tuple(sorted(item for item in seen.fields.items() if item[0] not in PASSING_FIELDS))
+    return (seen.signature.name, *who, fields)
+
+
+def _is_telling(seen: Seen) -> bool:
+    """Tell whether the next line that differs from this one in digits alone may say what no other does."""
+    return seen.signature.role == "cause" and not PASSING_FIELDS.issuperset(seen.fields)
+
+
+def _report_origin(block: bytes, start: int, origin: Origin, stamp: Stamp | None) -> tuple[Origin, Stamp | None]:
+    """Read rank, host and time of torchrun's report of a failure: they stand on lines of their own above."""
+    above = block[max(0, start - 600) : start].decode("utf-8", "replace")
+    above = above[above.rfind("]:\n") + 1 :]
+    fields = {found["name"]: found["value"].strip() for found in _REPORT_FIELD.finditer(above)}
+    rank, local = re.match(r"\d+", fields.get("rank", "")), _LOCAL.search(fields.get("rank", ""))
+    named = Origin(
+        rank=int(rank[0]) if rank else None,
+        local_rank=int(local[1]) if local else None,
+        host=fields.get("host", ""),
+    )
+    at = read_head(fields.get("time", "").replace("_", " ")).stamp
+    return named.or_else(origin), at or stamp

@@ -1,0 +1,267 @@
+"""Who printed a line: rank, host and program, from what launchers and collectors put before it and from file names.
+
+Knows torchrun, srun, mpirun, pdsh, docker, Kubernetes, Ray, syslog, the journal, the kernel log, NCCL's and UCX's own
+heads. Must not know what a line means.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from argosy.health.stamps import Found, Stamp, stamp_at, stamp_within
+
+PREFIXES_MAX = 8
+LEVELS = frozenset({"debug", "info", "warning", "warn", "error", "critical", "fatal", "notice", "trace", "err"})
+
+# By the first character: each tells by its groups of rank, local rank, host, program; `maybe`: a host if it looks so.
+_BRACKETED = (
+    re.compile(r"\[rank(?P<rank>\d{1,7})\]: ?"),
+    re.compile(r"\[(?:\d+,)?(?P<rank>\d{1,7})\]<std(?:out|err)>: ?"),
+    re.compile(r"\[(?:[a-z]+_?)?(?P<local>\d{1,3})\]: ?"),
+    re.compile(r"\[(?P<maybe>[a-zA-Z][\w-]*(?:\.[\w-]+)*):\d+(?::\d+)*\] ?"),
+    re.compile(r"\[pod/(?P<host>[\w.-]+)/(?P<program>[\w.-]+)\] ?"),
+)
+_WORDED = (
+    re.compile(r"(?P<host>[\w.-]+):\d+:\d+ \[(?P<local>-?\d+)\] (?=\S)"),
+    re.compile(r"(?P<maybe>[\w.-]+)(?:\s+\||:)\s+(?=\S)"),
+    re.compile(r"(?:stdout|stderr) [FP] "),
+    re.compile(r"(?:kern|user|daemon|syslog)\s*[:.]\s*(?:emerg|alert|crit|err|warn|notice|info|debug)\s*: "),
+)
+_PREFIXES = {
+    "[": _BRACKETED,
+    "(": (re.compile(r"\((?P<program>[\w:.\[\]]+),? pid=\d+(?:, ip=(?P<host>[\w.:-]+))?\) ?"),),
+    "<": (re.compile(r"<\d{1,3}>(?:\d )?"),),
+}
+_LEVEL = re.compile(r"(?P<keep>\[?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b\]?)[\s:|]+")
+_SPACE = re.compile(r"\s*")
+_TASK = re.compile(r"\s*(?P<rank>\d{1,7}): (?=\S)")
+_SYSLOG = re.compile(r" (?P<host>[\w.:-]+) (?P<program>[A-Za-z][\w./@-]*)(?:\[\d+\])?: ?")
+# Not taken off, for it is part of the message.
+_SPEAKER = re.compile(
+    r"\W{0,2}(?:global )?[Rr]ank[ :=_]{0,2}(?P<rank>\d{1,7})\b(?! (?:of|out))|.{0,80}?\[Rank (?P<rank2>\d{1,7})\]"
+)
+
+_HOST_WORDS = (
+    "node|host|worker|trainer|launcher|master|server|compute|machine|blade|sled|tray|dgx|hgx|gpu|npu|cn|nid|ip|vm"
+    "|north|south|east|west|rack|pod|instance|n|w"
+)
+_HOST = re.compile(
+    rf"(?:[a-z0-9]+-)*(?:{_HOST_WORDS})(?:-?\d[a-z0-9]*|-[a-z](?:\d[a-z0-9]*)?)(?:-[a-z0-9]+)*|\d+\.\d+\.\d+\.\d+",
+    re.ASCII,
+)
+_LOG_WORDS = r"(?:dmesg|journal(?:ctl)?|syslog|kern(?:el)?|messages|console|slurmd|sel|bmc|ipmi)"
+_KERNEL_FILE = re.compile(rf"{_LOG_WORDS}[-_.](?P<after>[\w-]+)|(?P<before>[\w-]+?)[-_.]{_LOG_WORDS}(?![a-z])")
+_NAMED_LOCAL = re.compile(r"(?:^|[^a-z])(?:local[_-]?rank|device|gpu_?(?=\d)|npu_?(?=\d))[_-]?(\d{1,2})(?!\d)")
+_NAMED_RANK = re.compile(r"(?<!local)(?<!local[_-])(?:^|[^a-z])(?:global[_-]?)?(?:rank|task|proc)[_-]?(\d{1,7})(?!\d)")
+_TORCHRUN_FILE = re.compile(r"attempt_\d+/(\d+)/(?:stdout|stderr|error)(?:\.\w+)?$")
+_NO_HOST_WORDS = frozenset({"log", "txt", "out", "err", "old", "tail", "all", "boot"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Who printed: None or empty where nothing tells."""
+
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str = ""
+    program: str = ""
+
+    def or_else(self, other: "Origin") -> "Origin":
+        """Fill what this one lacks from another."""
+        return Origin(
+            rank=other.rank if self.rank is None else self.rank,
+            local_rank=other.local_rank if self.local_rank is None else self.local_rank,
+            host=self.host or other.host,
+            program=self.program or other.program,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A line without what stands before its message. stamp: its time; since_boot: the kernel's, where it has both."""
+
+    text: str
+    origin: Origin = field(default_factory=Origin)
+    stamp: Stamp | None = None
+    since_boot: Stamp | None = None
+
+
+def origin_of_path(path: str) -> Origin:
+    """Read rank and host from a file's name and those of its folders.
+
+    >>> origin_of_path("logs/node-17/rank_3.log")
+    Origin(rank=3, local_rank=None, host='node-17', program='')
+    """
+    lower = path.lower()
+    torchrun = _TORCHRUN_FILE.search(lower)
+    local = torchrun or _NAMED_LOCAL.search(lower)
+    rank = _NAMED_RANK.search(lower)
+    return Origin(
+        rank=int(rank[1]) if rank else None,
+        local_rank=int(local[1]) if local else None,
+        host=_host_of_path(lower),
+    )
+
+
+def is_host(name: str) -> bool:
+    """Tell whether a word is most likely the name of a host.
+
+    >>> is_host("node-17"), is_host("train.py"), is_host("mlx5_0")
+    (True, False, False)
+    """
+    return _HOST.fullmatch(name.split(".")[0] if name[:1].isalpha() else name) is not None
+
+
+def read_head(line: str) -> Head:
+    """Take off a line what launchers, collectors and loggers put before its message: time, rank, host, program."""
+    if line.startswith("{"):
+        return _json_head(line)
+    origin, stamps, keep = Origin(), [], ""
+    task = _TASK.match(line)
+    position = task.end() if task else 0
+    if task:
+        origin = Origin(rank=int(task["rank"]))
+    for _ in range(PREFIXES_MAX):
+        position = _space_end(line, position)
+        found = stamp_at(line, position) or _stamp_after_level(line, position)
+        if found is not None:
+            stamps.append(found.stamp)
+            position, named = _after_stamp(line, found)
+            origin, keep = named.or_else(origin), found.keep
+            if keep:
+                break
+            continue
+        end, named = _prefix(line, position)
+        if end == position:
+            break
+        position, origin = end, named.or_else(origin)
+    text = keep + line[position:] if keep else line[position:].strip()
+    if not stamps:
+        within = stamp_within(text)
+        stamps += [within] if within else []
+    return Head(
+        text=text,
+        origin=origin.or_else(_speaker(text)),
+        stamp=max((stamp for stamp in stamps), key=_completeness, default=None),
+        since_boot=next((stamp for stamp in stamps if stamp.kind == "boot"), None),
+    )
+
+
+def _space_end(line: str, position: int) -> int:
+    found = _SPACE.match(line, position)
+    return found.end() if found else position
+
+
+def _stamp_after_level(line: str, position: int) -> Found | None:
+    """Read a time that stands behind the level, as vLLM and others write it; the level stays."""
+    level = _LEVEL.match(line, position)
+    found = stamp_at(line, level.end()) if level else None
+    return Found(stamp=found.stamp, end=found.end, keep=level["keep"]) if found and level else None
+
+
+def _prefix(line: str, position: int) -> tuple[int, Origin]:
+    """Read one prefix; gives its end, which is `position` where there is none."""
+    for form in _PREFIXES.get(line[position : position + 1], _WORDED):
+        found = form.match(line, position)
+        if found:
+            groups = found.groupdict()
+            maybe = groups.get("maybe")
+            if maybe is None or is_host(maybe):
+                return found.end(), _origin(groups)
+    return position, Origin()
+
+
+def _origin(groups: dict[str, str | None]) -> Origin:
+    rank, local = groups.get("rank"), groups.get("local")
+    return Origin(
+        rank=int(rank) if rank else None,
+        local_rank=int(local) if local and int(local) >= 0 else None,
+        host=groups.get("host") or groups.get("maybe") or "",
+        program=groups.get("program") or "",
+    )
+
+
+def _after_stamp(line: str, found: Found) -> tuple[int, Origin]:
+    """Read `host program[pid]:` behind a time, as syslog and the journal write it."""
+    after = None if found.keep else _SYSLOG.match(line, found.end)
+    if after is None or after["host"].lower().rstrip(":") in LEVELS or after["host"].endswith(":"):
+        return found.end, Origin()
+    in_journal = line[max(0, found.end - 40) : found.end].find("T") >= 0 or found.stamp.year is None
+    if not (is_host(after["host"]) or (in_journal and found.stamp.kind != "boot") or after["program"] == "kernel"):
+        return found.end, Origin()
+    return after.end(), _origin(after.groupdict())
+
+
+def _speaker(text: str) -> Origin:
+    found = _SPEAKER.match(text)
+    rank = (found["rank"] or found["rank2"]) if found else None
+    return Origin(rank=int(rank) if rank else None)
+
+
+def _completeness(stamp: Stamp) -> tuple[bool, bool, bool, bool]:
+    """Order the times of a line by how much they say."""
+    return stamp.kind != "boot", stamp.zoned, stamp.year is not None, stamp.day is not None
+
+
+def _host_of_path(path: str) -> str:
+    for part in reversed(PurePosixPath(path).parts):
+        kernel = _KERNEL_FILE.search(part)
+        name = (kernel["after"] or kernel["before"]) if kernel else ""
+        if name and name not in _NO_HOST_WORDS and not name.isdecimal():
+            return name
+        address = re.search(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d])", part)
+        host = address[0] if address else next(filter(_HOST.fullmatch, re.split(r"[_.]", part)), "")
+        if host:
+            return host
+    return ""
+
+
+def _json_head(line: str) -> Head:
+    """Read a line that is a JSON object: docker's, the journal's, or a structured logger's."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return Head(text=line.strip(), origin=_speaker(line))
+    values = {str(key).lower(): value for key, value in found.items()} if isinstance(found, dict) else {}
+    message = next(
+        (values[key] for key in ("log", "message", "msg", "text", "event") if isinstance(values.get(key), str)), None
+    )
+    if message is None:
+        return Head(text=line.strip())
+    inner = read_head(str(message).strip()) if not str(message).startswith("{") else Head(text=str(message).strip())
+    host = next(
+        (values[key] for key in ("_hostname", "hostname", "host", "node", "pod") if isinstance(values.get(key), str)),
+        "",
+    )
+    rank = values.get("rank")
+    origin = Origin(
+        rank=rank if isinstance(rank, int) and not isinstance(rank, bool) else None,
+        host=host,
+        program=str(values.get("syslog_identifier") or ""),
+    )
+    stamp = _json_stamp(values)
+    stamps = [one for one in (inner.stamp, stamp) if one]
+    return Head(
+        text=inner.text,
+        origin=inner.origin.or_else(origin),
+        stamp=max(stamps, key=_completeness, default=None),
+        since_boot=inner.since_boot,
+    )
+
+
+def _json_stamp(values: dict[str, object]) -> Stamp | None:
+    micros = values.get("__realtime_timestamp")
+    if isinstance(micros, str) and micros.isdecimal() and len(micros) < 20:
+        return Stamp(us=int(micros), kind="epoch")
+    for key in ("time", "timestamp", "@timestamp", "ts", "asctime", "datetime"):
+        value = values.get(key)
+        if isinstance(value, str):
+            found = stamp_at(value)
+            if found:
+                return found.stamp
+        if isinstance(value, int | float) and 1e9 < value < 1e10:
+            return Stamp(us=round(value * 1_000_000), kind="epoch")
+        if isinstance(value, int | float) and 1e12 < value < 1e13:
+            return Stamp(us=round(value * 1_000), kind="epoch")
+    return None

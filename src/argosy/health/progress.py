@@ -1,0 +1,124 @@
+"""What time-outs and sequence numbers in logs tell of the rank that is behind, where no line names a cause.
+
+A time-out is printed by those who wait, so the rank that is missing among them is the one to look at. Must not know
+dumps, which tell the same better (locate.py).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from argosy.health.clues import Clue
+
+TIMEOUTS = ("timeout.watchdog", "timeout.gloo", "timeout.hccl_notify")
+LIKELY_GROUP_SHARE = 0.5
+
+
+def from_progress(clues: Sequence[Clue]) -> list[Clue]:
+    """Make causes of who is behind; none where time-outs and sequence numbers don't tell."""
+    return list(_mismatched(clues)) or list(_behind(clues)) or list(_silent(clues)) or list(_never_began(clues))
+
+
+def _behind(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Name the ranks that entered fewer collectives of a group than the others."""
+    groups: dict[str, dict[int, Clue]] = {}
+    for clue in clues:
+        if clue.signature == "trace.progress" and clue.rank is not None:
+            groups.setdefault(clue.field("group") or clue.field("guid"), {})[clue.rank] = clue
+    for ranks in groups.values():
+        done = [
+            _count(clue, "finished") for clue in ranks.values() if _count(clue, "enqueued") > _count(clue, "finished")
+        ]
+        # Ranks enqueue ahead, so only who has not even entered what the others wait in is behind.
+        late = [clue for clue in ranks.values() if done and _count(clue, "enqueued") <= max(done)]
+        if len(late) < max(2, LIKELY_GROUP_SHARE * len(ranks) + 1):
+            yield from (_hang(clue, clue.rank, "It never entered what the others wait in.", 3) for clue in late)
+
+
+def _count(clue: Clue, name: str) -> int:
+    return int(clue.field(name) or -1)
+
+
+def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Name the rank that is known and did not time out while the others did."""
+    timeouts = [clue for clue in clues if clue.signature in TIMEOUTS]
+    waited = {clue.rank for clue in timeouts if clue.rank is not None}
+    if not waited:
+        return
+    elsewhere = [clue for clue in clues if clue.signature == "rank.stack" and clue.rank not in waited]
+    known = {clue.rank for clue in elsewhere if clue.rank is not None}
+    strength = 2
+    if not known:
+        world = max((int(clue.field("world")) for clue in clues if clue.field("world")), default=0)
+        known, strength = set(range(world)) - waited, 1
+    if not known and 0 not in waited and all(_is_barrier(clue) for clue in timeouts):
+        known, strength = {0}, 1
+    if len(known) != 1:
+        return
+    rank = known.pop()
+    at = next((clue for clue in elsewhere if clue.rank == rank), timeouts[0])
+    if rank == 0:
+        text = "Rank 0 alone did not time out: it does work of its own while the others wait."
+        yield replace(_hang(at, 0, text, strength), fault_class="user.rank0_only_work")
+    else:
+        yield _hang(at, rank, "It alone did not time out, so that the others wait for it.", strength)
+
+
+def _never_began(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Where several ranks time out in the first collective of all, they never could talk: the set-up is wrong."""
+    timeouts = [clue for clue in clues if clue.signature == "timeout.watchdog"]
+    ranks = {clue.rank for clue in timeouts}
+    if len(ranks) > 1 and all(clue.field("sequence") in ("0", "1") for clue in timeouts):
+        yield replace(
+            timeouts[0],
+            signature="progress.never_began",
+            role="cause",
+            fault_class="config.nccl_init",
+            remedy="fix_config",
+            culprit="configuration",
+            strength=1,
+            meaning="Not even the first collective ended, so that the ranks never could talk to each other.",
+        )
+
+
+def _is_barrier(clue: Clue) -> bool:
+    """Tell whether a rank waited in a barrier, which is an all-reduce of one element."""
+    return clue.field("operation") == "BARRIER" or (
+        clue.field("operation") == "ALLREDUCE" and clue.field("size") == "1"
+    )
+
+
+def _mismatched(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Find ranks of one group that wait in different operations under one sequence number."""
+    waits: dict[tuple[str, str], dict[str, list[Clue]]] = {}
+    for clue in clues:
+        if clue.signature == "timeout.watchdog" and clue.field("group") and clue.rank is not None:
+            key = (clue.field("group"), clue.field("sequence"))
+            waits.setdefault(key, {}).setdefault(clue.field("operation"), []).append(clue)
+    for (group, sequence), operations in waits.items():
+        if len(operations) > 1:
+            fewest = min(operations.values(), key=len)
+            names = " and ".join(sorted(operation.lower() for operation in operations))
+            yield replace(
+                fewest[0],
+                signature="progress.mismatch",
+                role="cause",
+                fault_class="user.collective_mismatch",
+                remedy="fix_user_code",
+                culprit="rank" if len(fewest) == 1 else "code",
+                strength=2,
+                meaning=f"Ranks of group {group} wait in {names} as number {sequence}.",
+            )
+
+
+def _hang(clue: Clue, rank: int | None, meaning: str, strength: int) -> Clue:
+    return replace(
+        clue,
+        signature="progress.behind",
+        role="cause",
+        fault_class="process.hang",
+        remedy="fix_user_code",
+        culprit="rank",
+        rank=rank,
+        strength=strength,
+        meaning=meaning,
+    )

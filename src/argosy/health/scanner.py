@@ -1,0 +1,128 @@
+"""Search of bytes for signatures: literals over whole blocks at once, patterns on the few lines that hold one.
+
+The literals of all signatures make one automaton (Aho-Corasick), blind to case, so that a block is read once however
+many signatures there are. Must not know where bytes come from, nor what a signature means.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ahocorasick_rs import BytesAhoCorasick, Implementation
+
+from argosy.contracts.errors import BadInputError
+from argosy.health.signature import Signature
+
+# A line is tried no wider than this around the literal, so that a line of a gigabyte costs no more than any other.
+BEFORE_BYTES, AFTER_BYTES = 2_048, 6_144
+DULL_MAX, DULL_BYTES_MAX = 8_192, 1_024
+_SHAPE = bytes.maketrans(b"123456789", b"000000000")
+# What may stand in a pattern without making it care which digit it meets: counts, and all digits alike.
+_BLIND = re.compile(r"\\d|0-9|\{\d*,?\d*\}|\(\?P<\w+>|\(\?P=\w+\)")
+
+# What makes a pattern match a part of a line although it doesn't match the whole.
+_ANCHORED = re.compile(r"\^|\\A|\(\?<[!=]|\\\[\[?[IWEFVC]|\(\?![^)]*\.\*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A line of a block that holds a literal: its bytes, clipped, and where in the block they begin.
+
+    shape: the line with all digits alike. candidates: the signatures to try, by their places in `Scanner.signatures`.
+    """
+
+    line: bytes
+    shape: bytes
+    start: int
+    candidates: tuple[int, ...]
+
+
+class Scanner:
+    """Finds lines that hold a literal of any of the signatures, and tells which signatures a line matches."""
+
+    def __init__(self, signatures: Sequence[Signature]) -> None:
+        """Compile the signatures; raises BadInputError naming the one whose pattern or literals can't be used."""
+        self.signatures = tuple(signatures)
+        self._patterns = tuple(_compiled(signature) for signature in self.signatures)
+        self._blind = tuple(not re.search(r"\d", _BLIND.sub("", one.pattern)) for one in self.signatures)
+        self._loose = tuple(_ANCHORED.search(one.pattern) is None for one in self.signatures)
+        self._dull: dict[bytes, tuple[int, ...]] = {}
+        owners: dict[bytes, set[int]] = {}
+        for index, signature in enumerate(self.signatures):
+            for literal in signature.literals:
+                owners.setdefault(literal.encode().lower(), set()).add(index)
+        self._owners = tuple(tuple(sorted(indexes)) for indexes in owners.values())
+        self._automaton = BytesAhoCorasick(list(owners), implementation=Implementation.DFA) if owners else None
+
+    def hits(self, block: bytes, start: int = 0) -> Iterator[Hit]:
+        """Find the lines that hold a literal which ends behind `start`, in order; carriage returns end lines too.
+
+        Lines that are `dull` are left out.
+        """
+        if self._automaton is None:
+            return
+        done, shapes, returns = start, block.translate(_SHAPE), b"\r" in block
+        for _, begin, end in self._automaton.find_matches_as_indexes(block.lower()):
+            if end <= done or _is_prefix(block, begin, end):
+                continue
+            # This loop runs for every line of some logs, so it calls nothing of ours unless it must.
+            first = block.rfind(b"\n", max(0, begin - BEFORE_BYTES), begin) + 1 or max(0, begin - BEFORE_BYTES)
+            done = block.find(b"\n", end, end + AFTER_BYTES)
+            if done < 0:
+                done = min(len(block), end + AFTER_BYTES)
+            if returns:
+                first = block.rfind(b"\r", first, begin) + 1 or first
+                stop = block.find(b"\r", end, done)
+                done = stop if stop >= 0 else done
+            shape = shapes[first:done]
+            left = self._dull.get(shape)
+            if left == ():
+                continue
+            line = block[first:done]
+            candidates = self.candidates(line)
+            if left is not None:
+                candidates = tuple(index for index in candidates if index in left)
+            if candidates:
+                yield Hit(line=line, shape=shape, start=first, candidates=candidates)
+
+    def candidates(self, line: bytes) -> tuple[int, ...]:
+        """Tell which signatures have a literal in a line, by their places in `signatures`."""
+        if self._automaton is None:
+            return ()
+        found = self._automaton.find_matches_as_indexes(line.lower(), overlapping=True)
+        literals = {index for index, begin, end in found if not _is_prefix(line, begin, end)}
+        return tuple(sorted({owner for index in literals for owner in self._owners[index]}))
+
+    def note_dull(self, hit: Hit) -> None:
+        """Note that a line means nothing, so that lines which differ from it in digits alone needn't be tried.
+
+        Training logs are such lines by the million. Patterns that ask for certain digits are tried all the same.
+        """
+        if len(self._dull) >= DULL_MAX:
+            self._dull.clear()
+        if len(hit.line) <= DULL_BYTES_MAX:
+            left = (index for index in hit.candidates if not self._blind[index])
+            self._dull[hit.shape] = tuple(index for index in left if self.signatures[index].role != "harmless")
+
+    def may_match(self, index: int, whole: str) -> bool:
+        """Tell, before a line's head is taken off, whether a signature's pattern may match what is left."""
+        return not self._loose[index] or whole.startswith("{") or self._patterns[index].search(whole) is not None
+
+    def match(self, index: int, text: str) -> dict[str, str] | None:
+        """Try a signature's pattern on a line's text; gives the named groups that matched, or None."""
+        found = self._patterns[index].search(text)
+        return None if found is None else {name: value for name, value in found.groupdict().items() if value}
+
+
+def _is_prefix(line: bytes, begin: int, end: int) -> bool:
+    """Tell a launcher's prefix, such as `[rank0]:`, which stands before every line of a rank and is no part of it."""
+    return line[end : end + 2] == b"]:" and line[begin - 1 : begin] == b"["
+
+
+def _compiled(signature: Signature) -> re.Pattern[str]:
+    if not signature.literals or not all(signature.literals):
+        raise BadInputError(f"signature {signature.name}: literals: write at least one text, and no empty one")
+    try:
+        return re.compile(signature.pattern, re.IGNORECASE if signature.ignore_case else 0)
+    except re.error as error:
+        raise BadInputError(f"signature {signature.name}: pattern: not a regular expression: {error}") from error
