@@ -24,7 +24,8 @@ from argosy.model.config import read_config
 from argosy.model.named import config_text
 from argosy.plan.bind import bind
 from argosy.plan.bind_option import bind_option
-from argosy.plan.options import Offering, options_for
+from argosy.plan.offering import Offering
+from argosy.plan.options import options_for
 from command import start, whole_number
 
 MODEL, NODES, NODE_CHIPS = "llama-3-70b", 1024, 8

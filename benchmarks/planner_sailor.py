@@ -129,11 +129,11 @@ def _timed(case: Case, setting: Setting, mix: Mix) -> tuple[Timing, dict[str, An
         {
             "replicas": part.replicas,
             "microbatches": part.microbatches,
-            "microbatch_size": part.template.microbatch_size,
+            "microbatch_size": part.pipeline.microbatch_size,
             "stages": [
-                f"{case.pool[choice.chip_class][0]} TP{choice.tp} layers {first}..{end - 1}"
-                for first, end, choice in zip(
-                    part.template.starts, part.template.ends, part.template.choices, strict=True
+                f"{case.pool[carrier.chip_class][0]} TP{carrier.tp} layers {first}..{end - 1}"
+                for first, end, carrier in zip(
+                    part.pipeline.starts, part.pipeline.ends, part.pipeline.carriers, strict=True
                 )
             ],
         }

@@ -174,8 +174,8 @@ def with_prediction(plan: Plan) -> Plan:
         step_ms=step_ms,
         tokens_per_second=rate,
         mfu=0.0,
-        bound_tokens_per_second=rate,
-        bound_name="none",
+        reference_tokens_per_second=rate,
+        reference_name="none",
         efficiency=1.0,
         emulated=True,
     )

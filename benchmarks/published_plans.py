@@ -23,7 +23,9 @@ from argosy.plan.search.drafts import Draft, Group, sketch
 from argosy.plan.timing.timeline import steady
 from published_rows import Run
 
-NODE_CHIPS = 8
+# Chips of a node, and of a rack whose chips all share one scale-up link, of which 64 of 72 are used.
+NODE_CHIPS, RACK_CHIPS = 8, 64
+RACKS = ("gb200", "gb300")
 # What is tried: starts of a product, and shares of the peak no finer than this.
 STARTS_MS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08)
 FIT_STEP_MIN = 0.006
@@ -129,15 +131,16 @@ def schedule_of(run: Run) -> str:
 
 
 def chip_class(run: Run) -> ChipClass:
-    """Make the class of a run's chips: nodes of eight with a network port a chip."""
+    """Make the class of a run's chips: nodes of eight, or racks, with a network port a chip."""
     chip: Chip = CHIP_TABLE[run.chip]
+    node_chips = RACK_CHIPS if run.chip in RACKS else NODE_CHIPS
     return ChipClass(
         name=f"published/{chip.name}",
         site="published",
         chip=chip,
-        chips_per_node=NODE_CHIPS,
-        nodes=-(-run.chips // NODE_CHIPS),
-        nic_gbps=NODE_CHIPS * PORT_GBPS.get(run.chip, PLAIN_PORT_GBPS),
+        chips_per_node=node_chips,
+        nodes=-(-run.chips // node_chips),
+        nic_gbps=node_chips * PORT_GBPS.get(run.chip, PLAIN_PORT_GBPS),
     )
 
 

@@ -18,7 +18,7 @@ from argosy.fleet.text_file import read_text_file
 from argosy.model.config import read_config
 from argosy.model.flops import train_flops_per_token
 from argosy.model.named import config_text, named_configs
-from argosy.model.shape import ModelShape
+from argosy.model.shape import Experts, ModelShape
 from argosy.plan.costs.program import MEGATRON_2022, MEGATRON_CORE, Program
 
 # Which rows belong to which set, by the start or a part of their source.
@@ -84,6 +84,31 @@ FULL_NOTE = re.compile(r"act ckpt true|\bac full|full ac\b|full activation recom
 SELECTIVE_NOTE = re.compile(r"recompute-activations|\bac selective|selective recompute")
 ZERO_3_NOTE = re.compile(r"full_shard|fsdp2|fsdp=[1-9]")
 ZERO_2_NOTE = re.compile(r"shard_grad_op")
+# Models with experts as Megatron-Bridge's tables call them, and one that is no configuration of Argosy's: OpenAI's
+# config.json of gpt-oss-120b, whose columns in the table (layers, width, heads, vocabulary) say the same.
+NAMES = {
+    "deepseekv3": "deepseek-v3",
+    "qwen3_30b_a3b": "qwen3-30b-a3b",
+    "qwen3_235b_a22b": "qwen3-235b-a22b",
+    "gpt oss 120b": "gpt-oss-120b",
+}
+GPT_OSS = ModelShape(
+    name="gpt-oss-120b",
+    family="gpt_oss",
+    num_layers=36,
+    hidden_size=2880,
+    num_heads=64,
+    num_kv_heads=8,
+    head_dim=64,
+    intermediate_size=2880,
+    vocab_size=201088,
+    max_positions=131072,
+    tied_embeddings=False,
+    qkv_bias=True,
+    o_bias=True,
+    windows=(128, None) * 18,
+    experts=Experts(count=128, per_token=4, intermediate_size=2880, layers=(True,) * 36),
+)
 NOT_STATED = ("n/a", "na", "-", "/", "none", "?")
 GATED = ("llama", "mistral", "mixtral", "qwen", "deepseek")
 
@@ -299,11 +324,14 @@ def _zero_stage(group: str, program: Program, note: str) -> int:
 
 def _shape(row: dict[str, str]) -> ModelShape:
     """Take a named model's shape where it has experts, else make a dense one of the row's sizes."""
-    named = next((name for name in named_configs() if name == row["model"].lower()), "")
-    if named:
-        shape = read_config(*config_text(named))
+    told = row["model"].lower()
+    plain = NAMES.get(told.split(" (")[0], told)
+    if plain == GPT_OSS.name:
+        return GPT_OSS
+    if plain in named_configs():
+        shape = read_config(*config_text(plain))
         if shape.experts:
-            return shape
+            return replace(shape, mtp_modules=0) if "w/o mtp" in told else shape
     if _whole(row, "ep", 1) > 1:
         raise UnfitError("has experts whose sizes are not stated, and is no named model")
     missing = [name for name in ("layers", "hidden", "heads") if not row[name]]

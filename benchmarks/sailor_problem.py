@@ -7,7 +7,7 @@ import numpy as np
 
 from argosy.contracts.errors import BadInputError
 from argosy.plan.mix.mix import Mix
-from argosy.plan.mix.tables import Choice, MixProblem, MixTable
+from argosy.plan.mix.tables import Carrier, MixProblem, MixTable
 from sailor_data import (
     FLOAT_BYTES,
     PROCESS_BYTES,
@@ -54,33 +54,33 @@ def mix_problem(setting: Setting, pool: Mapping[str, int]) -> MixProblem:
 
 def _table(setting: Setting, names: tuple[str, ...], size: int) -> MixTable | None:
     profile = setting.profile
-    choices = [
-        Choice(chip_class=index, tp=tp)
+    carriers = [
+        Carrier(chip_class=index, tp=tp)
         for index, name in enumerate(names)
         for tp in profile.degrees(name, size)
         if tp <= setting.chip(name).per_node and str(tp) in setting.network.table[ZONE][name]
     ]
-    if not choices:
+    if not carriers:
         return None
-    times = [profile.timed(names[choice.chip_class], size, choice.tp) for choice in choices]
-    sizes = [profile.sized(choice.tp) for choice in choices]
-    forward, backward = _messages(setting, [(names[c.chip_class], c.tp, ZONE) for c in choices], size)
+    times = [profile.timed(names[carrier.chip_class], size, carrier.tp) for carrier in carriers]
+    sizes = [profile.sized(carrier.tp) for carrier in carriers]
+    forward, backward = _messages(setting, [(names[c.chip_class], c.tp, ZONE) for c in carriers], size)
     return MixTable(
         microbatch_size=size,
-        choices=tuple(choices),
+        carriers=tuple(carriers),
         layer_s=np.array([np.add(row.forward_s, row.backward_s) for row in times]),
         update_s=np.array([row.update_s for row in times]),
         state_bytes=np.array([row.parameters for row in sizes], dtype=float) * STATE_BYTES,
         stored_bytes=np.array([row.stored for row in sizes], dtype=float) * size * FLOAT_BYTES,
-        fixed_bytes=np.array([PROCESS_BYTES if choice.tp == 1 else PROCESS_BYTES_TP for choice in choices]),
-        limit_bytes=np.array([setting.chip(names[choice.chip_class]).memory_bytes for choice in choices]),
+        fixed_bytes=np.array([PROCESS_BYTES if carrier.tp == 1 else PROCESS_BYTES_TP for carrier in carriers]),
+        limit_bytes=np.array([setting.chip(names[carrier.chip_class]).memory_bytes for carrier in carriers]),
         forward_s=forward,
         backward_s=backward,
     )
 
 
 def _messages(setting: Setting, ends: list[tuple[str, int, str]], size: int) -> tuple[Any, Any]:
-    """Time activations into, and gradients out of, the layer behind each boundary, by (boundary, choice, next)."""
+    """Time activations into, and gradients out of, the layer behind each boundary, by (boundary, carrier, next)."""
     outputs = setting.output_bytes
     forward = np.zeros((len(outputs) + 1, len(ends), len(ends)))
     backward = np.zeros_like(forward)
@@ -105,30 +105,30 @@ def sailor_plan(mix: Mix, setting: Setting, pool: Mapping[str, int]) -> dict[str
     names = tuple(pool)
     pipelines = []
     for part in mix.parts:
-        template = part.template
+        pipeline = part.pipeline
         pipelines.append(
             {
-                "num_stages": len(template.ends),
+                "num_stages": len(pipeline.ends),
                 "layers_per_stage": [
-                    list(range(first, end)) for first, end in zip(template.starts, template.ends, strict=True)
+                    list(range(first, end)) for first, end in zip(pipeline.starts, pipeline.ends, strict=True)
                 ],
                 "tmp_per_stage": [
-                    [[[[names[choice.chip_class], choice.tp, ZONE]], choice.tp] for _ in range(part.replicas)]
-                    for choice in template.choices
+                    [[[[names[carrier.chip_class], carrier.tp, ZONE]], carrier.tp] for _ in range(part.replicas)]
+                    for carrier in pipeline.carriers
                 ],
-                "dp": [part.replicas] * len(template.ends),
-                "mbs": template.microbatch_size,
+                "dp": [part.replicas] * len(pipeline.ends),
+                "mbs": pipeline.microbatch_size,
                 "num_microbatches": part.microbatches,
             }
         )
     used = dict.fromkeys(names, 0)
     for part in mix.parts:
-        for choice in part.template.choices:
-            used[names[choice.chip_class]] += choice.tp * part.replicas
+        for carrier in part.pipeline.carriers:
+            used[names[carrier.chip_class]] += carrier.tp * part.replicas
     return {
         "zone": ZONE,
         "pipeline_list": pipelines,
-        "mbs": mix.parts[0].template.microbatch_size,
+        "mbs": mix.parts[0].pipeline.microbatch_size,
         "gbs": setting.batch,
         "used_gpus": used,
     }

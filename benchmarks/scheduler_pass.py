@@ -40,8 +40,8 @@ from argosy.contracts.request import Claim, Pool
 from argosy.control.change import AttemptBegan, JobMoved, Record
 from argosy.control.core import step
 from argosy.control.explain import explain, noted_of
+from argosy.control.line import STARTS_MAX
 from argosy.control.log import restore, snapshot
-from argosy.control.passing import STARTS_MAX
 from argosy.control.settle import RECLAIMS_MAX
 from argosy.control.state import State
 from command import start, whole_number

@@ -82,6 +82,20 @@ class TestOrders:
         problem = ways([(1,), (1,), (1,)], [1, 1, 1], [2], left=[3600, 1800, 1800])
         assert 0 in named(problem, choose("makespan", problem))
 
+    def test_a_job_without_room_holds_up_no_other(self):
+        """While others hold a whole pool, jobs that run nowhere else wait, and of the rest the longest runs.
+
+        Such a job made the program of `makespan` infeasible, so that whoever was quickest went first.
+        """
+        problem = ways([(0, 5), (9, 0), (3, 0), (2, 0)], [1, 1, 1, 1], [2, 0], left=[1000, 100, 6000, 5000])
+        assert 3 in named(problem, choose("makespan", problem))
+
+    @pytest.mark.parametrize("order", ["shortest_remaining", "fair", "makespan"])
+    def test_what_fits_at_once_all_runs_at_its_best(self, order):
+        """Where the best ways of all jobs fit together, each gets its own."""
+        problem = ways([(9, 1), (1, 9), (9, 2)], [1, 1, 1], [2, 1])
+        assert named(problem, choose(order, problem)) == {0: 0, 1: 1, 2: 0}
+
     def test_a_start_that_costs_keeps_what_runs(self):
         """A slightly shorter job does not displace one that runs if a start costs much of a round."""
         problem = ways([(1,), (1,)], [1, 1], [1], left=[100, 95], stays=[(0, 0)], start_s=60.0)

@@ -141,6 +141,41 @@ class TestBounds:
         core.wait(ROUND_S * 3)
         assert (other.state, other.attempts) == ("running", 1)
 
+    @pytest.mark.parametrize("order", TIMED_ORDERS)
+    def test_lent_chips_come_back(self, order):
+        """A job of a queue that takes turns gets the node that its queue owns and another borrowed, and no more."""
+        timed = queue("default", order=order, guarantee={"h800": 8}, round=Round(every_s=float(ROUND_S)))
+        core = Core(policy(timed, queue("other")), north_h800=2)
+        others = [core.submit(size(H, 1), queue="other") for _ in range(2)]
+        mine, second = job_of(core, work_s=9000), job_of(core, work_s=9000)
+        assert (mine.state, second.state) == ("running", "waiting")
+        assert sorted(states(*others)) == ["running", "waiting"]
+        core.wait(ROUND_S * 2)
+        assert states(*others).count("running") == 1
+        assert states(mine, second).count("running") == 1
+
+    def test_what_is_on_its_way_counts(self):
+        """While nodes of one borrower fall free, after its notice, no second job of the queue has more freed."""
+        rules = Round(every_s=float(ROUND_S))
+        timed = queue("default", order="fair", guarantee={"h800": 8}, notice_s=60.0, round=rules)
+        core = Core(policy(timed, queue("other")), north_h800=3)
+        others = [core.submit(size(H, 1), queue="other") for _ in range(3)]
+        mine = [job_of(core, work_s=9000) for _ in range(3)]
+        assert sorted(states(*mine)) == ["reserved", "waiting", "waiting"]
+        assert states(*others).count("stopping") == 1
+        core.wait(61)
+        assert sorted(states(*mine)) == ["running", "waiting", "waiting"]
+
+    def test_turns_are_taken_within_the_queue(self):
+        """A job of higher priority takes its queue's node at the end of the round, not before."""
+        timed = queue("default", order="fair", guarantee={"h800": 8}, borrow={"*": 0}, round=Round(every_s=360.0))
+        core = Core(policy(timed), north_h800=2)
+        low = job_of(core, work_s=9000)
+        high = job_of(core, work_s=9000, priority=5)
+        assert states(low, high) == ["running", "waiting"]
+        core.wait(ROUND_S)
+        assert states(low, high) == ["waiting", "running"]
+
     def test_free_nodes_that_others_wait_for_are_left_to_them(self):
         """Without a guarantee a queue that takes turns does not snatch the node another queue's older job waits for."""
         core = core_of("shortest_remaining", more=(queue("other", guarantee={"h800": 16}),), north_h800=2)

@@ -117,6 +117,31 @@ def own_modules(source, known: frozenset[str]) -> set[str]:
     return found & known - {source.name}
 
 
+def home_problems(source, homes: dict[str, dict[str, str]]) -> Iterator[str]:
+    """Find names that are imported from a module which has them from another of ours.
+
+    homes: by module, the names that it imports from our modules, with where from. So the count of imports is true, and
+    a reader finds a name where it is said to be.
+    """
+    for node in source.imports():
+        if isinstance(node, ast.ImportFrom):
+            module = source.imported_from(node)
+            for alias in node.names:
+                home = homes.get(module, {}).get(alias.name)
+                if home is not None:
+                    yield source.at(node, f"{module} has {alias.name} from {home}; import it from there")
+
+
+def imported_names(source, known: frozenset[str]) -> dict[str, str]:
+    """Give the names that a module imports from our modules, with the module that each comes from."""
+    found = {}
+    for node in source.imports():
+        module = source.imported_from(node) if isinstance(node, ast.ImportFrom) else ""
+        if module in known:
+            found |= {a.asname or a.name: module for a in node.names if f"{module}.{a.name}" not in known}
+    return found
+
+
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Find import cycles: for each, the modules in order."""
     found, done = [], set()
@@ -288,6 +313,20 @@ class TestCycles:
         """What is imported for the type checker alone makes no cycle."""
         text = "if TYPE_CHECKING:\n    from argosy.plan.a import A\nfrom argosy.plan.b import B\n"
         assert own_modules(source(text), frozenset({"argosy.plan.a", "argosy.plan.b"})) == {"argosy.plan.b"}
+
+    def test_names_are_imported_from_home(self, sources):
+        """Every name of ours is imported from the module that defines it, so that no import hides behind another."""
+        known = frozenset(source.name for source in sources)
+        homes = {source.name: imported_names(source, known) for source in sources}
+        assert "\n".join(problem for source in sources for problem in home_problems(source, homes)) == ""
+
+    @pytest.mark.parametrize("line", ["from argosy.plan.b import C as C", "from argosy.plan.b import C"])
+    def test_a_name_handed_on_is_caught(self, source, line):
+        """A class imported by way of another module is told where it lives, whether that hands it on or not."""
+        known = frozenset({"argosy.plan.a", "argosy.plan.b", "argosy.plan.c"})
+        through = source("from argosy.plan.c import C as C\n", name="argosy.plan.b")
+        found = list(home_problems(source(f"{line}\n"), {"argosy.plan.b": imported_names(through, known)}))
+        assert found == ["sample.py:1  argosy.plan.b has C from argosy.plan.c; import it from there"]
 
     def test_a_module_knows_few_others(self, sources):
         """No module imports more than eight of our own."""

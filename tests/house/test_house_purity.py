@@ -9,14 +9,16 @@ PURE_ROOMS = ("contracts", "fleet", "model", "network", "plan", "health", "contr
 # Runs the vendors' tools, so it alone of the pure rooms may start processes; no other pure module may import it.
 OUTWARD_MODULES = ("argosy.fleet.detect",)
 FILE_READING_ROOMS = ("fleet", "model")
+# Reads the files that lie beside it in the package, and no others.
+FILE_READING_MODULES = ("argosy.health.packaged",)
 # All that pure rooms may import. A module that is not here is added if it is pure: no clock, chance, file or process.
 PURE_MODULES = frozenset(
     {
         "__future__",
         *("abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib", "enum"),
         *("fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator"),
-        *("re", "string", "struct", "textwrap", "tomllib", "types", "typing", "unicodedata", "zlib"),
-        *("argosy", "msgspec", "numba", "numpy", "pydantic", "scipy", "yaml"),
+        *("re", "statistics", "string", "struct", "textwrap", "tomllib", "types", "typing", "unicodedata", "zlib"),
+        *("ahocorasick_rs", "argosy", "msgspec", "numba", "numpy", "pydantic", "scipy", "yaml"),
     }
 )
 PURE_NAMES = frozenset({"pathlib.PurePath", "pathlib.PurePosixPath"})
@@ -56,7 +58,7 @@ def purity_problems(source) -> Iterator[str]:
     if source.room not in PURE_ROOMS or source.name in OUTWARD_MODULES:
         return
     for node, module in source.imported():
-        if not _importable(source.room, module):
+        if not _importable(source, module):
             text = f"{source.room} is pure and must not import {module}; take what it gives as an argument"
             yield source.at(node, text + " (pure itself? add it to PURE_MODULES)")
         yield from _impure_name(source, node, module)
@@ -71,10 +73,14 @@ def _within(name: str, parts) -> bool:
     return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
-def _importable(room: str, module: str) -> bool:
+def _reads_files(source) -> bool:
+    return source.room in FILE_READING_ROOMS or source.name in FILE_READING_MODULES
+
+
+def _importable(source, module: str) -> bool:
     if _within(module, OUTWARD_MODULES):
         return False
-    files = room in FILE_READING_ROOMS and _within(module, FILE_MODULES)
+    files = _reads_files(source) and _within(module, FILE_MODULES)
     return module.split(".")[0] in PURE_MODULES or module in PURE_NAMES or files
 
 
@@ -97,7 +103,7 @@ def _impure_call(source, call: ast.Call) -> Iterator[str]:
         yield source.at(
             call, f"{source.room} is pure and must not change files by {method}; return what is to be written"
         )
-    elif method in READS and source.room not in FILE_READING_ROOMS:
+    elif method in READS and not _reads_files(source):
         yield source.at(
             call, f"{source.room} is pure and must not read files by {method}; take the text as an argument"
         )

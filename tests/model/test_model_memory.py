@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
 from argosy.model.config import read_config
-from argosy.model.counts import mtp_parameters, total_parameters, unit_parameters
+from argosy.model.counts import unit_parameters
 from argosy.model.memory import (
     Split,
     activation_bytes,
@@ -23,6 +23,7 @@ from argosy.model.memory import (
 from argosy.model.named import config_text, named_configs
 from argosy.model.numerics import MEGATRON, Numerics, numerics
 from argosy.model.shape import ModelShape
+from argosy.model.tensors import unit_weights
 
 BF16, FP32 = numerics("bf16"), numerics("fp32")
 
@@ -112,7 +113,7 @@ class TestState:
         """All ranks of a group hold at least the model, and one rank at most all of it."""
         shape = shape_of(name)
         held = sum(rank_parameters(shape, unit, tp, ep) for unit in shape.units)
-        whole = total_parameters(shape) + mtp_parameters(shape)
+        whole = sum(weight.parameters for unit in shape.units for weight in unit_weights(shape, unit))
         assert whole / (tp * ep) <= held <= whole
 
     def test_more_ranks_than_key_heads(self) -> None:

@@ -43,8 +43,8 @@ class TestRefused:
             plan(build, job, slow(build))
 
     def test_precision(self, build: Any) -> None:
-        """A precision that no chip has a figure for is refused with those there are."""
-        with pytest.raises(NeverFitsError, match=r"fast has no fp8 peak in the catalogue; .*precision=bf16, fp32"):
+        """A precision that nothing is known of is refused with those that are priced, whatever peaks chips have."""
+        with pytest.raises(BadInputError, match=r"precision 'fp8': plans are priced in fp32 and bf16 alone"):
             plan(build, build.job(precision="fp8"), slow(build))
 
     def test_more_chips_than_free(self, build: Any) -> None:

@@ -26,7 +26,7 @@ class TestPlanCommand:
             "fleet twins, 4 chips",
             "emulated",
             "fastest",
-            "bound:",
+            "reference:",
             "~",
         ):
             assert part in text

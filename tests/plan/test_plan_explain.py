@@ -30,7 +30,7 @@ def plans(build: Any, emulated: bool = True) -> Any:
     return plan_job(build.job(global_batch_size=24), build.shape(), classes, [build.link()])
 
 
-# A time, a rate or a share; the rates of the bound's parts have their unit after the last one.
+# A time, a rate or a share; the rates of the reference's parts have their unit after the last one.
 FIGURE = r"\d[\d.,]*(?= ?(?:%|ms\b|s\b|[kMG]\b|tokens/s| \+ south/))"
 
 
@@ -80,15 +80,16 @@ class TestRows:
 
 class TestSummary:
     def test_lines(self, build: Any) -> None:
-        """It says the split, the bound, what holds the plan back and the next best."""
+        """It says the split, reference and bound, what holds the plan back and the next best."""
         text = "\n".join(summary_lines(plans(build), "fastest"))
-        for part in ("replicas, schedule", "bound: the parts on their own", "held back by:", "next best:"):
+        told = "reference: the parts on their own", "bound: no plan takes less than"
+        for part in ("replicas, schedule", *told, "held back by:", "next best:"):
             assert part in text
 
     def test_whole_batch_or_a_share(self, build: Any) -> None:
-        """It says that the bound's parts take shares of the batch and the options alone all of it."""
+        """It says that the parts of the reference take shares of the batch and the options alone all of it."""
         told = "\n".join(summary_lines(plans(build), "fastest"))
-        assert "the parts on their own, each at its share of the batch: north/fast ~" in told
+        assert "the parts on their own, each at its share of the batch, give north/fast ~" in told
         assert "options on a part of these chips take the whole batch" in told
         alone = "\n".join(summary_lines(plans(build)[:1], "fastest"))
         assert "whole batch" not in alone

@@ -78,6 +78,7 @@ class TestRefusals:
             ({}, {"schedule": "gpipe"}, "schedule gpipe"),
             ({"recompute": ["selective", "none"]}, {}, "selective recompute in a part of the layers"),
             ({}, {"precision": "fp8"}, "precision fp8"),
+            ({"tp": 16}, {}, "TP 16 on num_key_value_heads 8"),
         ],
     )
     def test_by_name(self, replica: dict[str, Any], fields: dict[str, Any], reason: str) -> None:

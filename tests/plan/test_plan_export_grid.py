@@ -81,8 +81,8 @@ class TestExpectation:
             step_ms=1234.5,
             tokens_per_second=6789.0,
             mfu=0.4,
-            bound_tokens_per_second=1.0,
-            bound_name="",
+            reference_tokens_per_second=1.0,
+            reference_name="",
             efficiency=1.0,
         )
         assert expectation(plan) == []

@@ -200,7 +200,7 @@ class TestRefusals:
             ({"tp": [2, 4]}, {}, "stages have TP 2 and TP 4"),
             ({}, {"schedule": "gpipe"}, "schedule gpipe"),
             ({}, {"schedule": "zero-bubble"}, "schedule zero-bubble"),
-            ({"tp": 3}, {}, "TP 3 on 32 heads"),
+            ({"tp": 3}, {}, "TP 3 on num_attention_heads 32"),
             ({"cp": 3}, {}, "CP 3 on 4096 tokens"),
             ({}, {"precision": "fp8"}, "precision fp8"),
             ({}, {"precision": "fp32", "reduce_dtype": "bf16"}, "gradients summed in bf16 beside fp32"),

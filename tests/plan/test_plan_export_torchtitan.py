@@ -29,7 +29,7 @@ class TestSplit:
         text = export_torchtitan(plan, LLAMA)
         assert torchtitan_split(text) == split_of(plan)
         assert read_torchtitan(text).training.local_batch_size == 1
-        assert "Gradients are summed after each of 5 micro-batches" in text
+        assert "Gradients are summed in each of 5 micro-batches; the plan counts it once a step" in text
 
     @pytest.mark.parametrize(
         ("schedule", "virtual_stages", "theirs"),
@@ -99,7 +99,7 @@ class TestRefusals:
         ("replica", "fields", "reason"),
         [
             ({"tp": [2, 4]}, {}, "stages have TP 2 and TP 4"),
-            ({"tp": 16}, {}, "TP 16 on 8 heads of keys"),
+            ({"tp": 16}, {}, "TP 16 on num_key_value_heads 8"),
             ({"recompute": "selective"}, {}, "recompute of attention's scores alone"),
             ({"recompute": "full", "recompute_layers": 3}, {}, "recompute in 6 of 32 layers"),
             ({}, {"reduce_dtype": "bf16"}, "gradients summed in bf16"),

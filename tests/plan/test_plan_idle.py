@@ -47,6 +47,13 @@ class TestWhy:
         found = idle_classes(replace(build.job(), **changes), classes, plans, lambda _one: True)
         assert found[0].why.startswith(why)
 
+    def test_a_cap_far_away_is_no_reason(self, build: Any) -> None:
+        """A cap that leaves room for another node is not why chips are idle; for the cheapest plan price is."""
+        plans, (fast, _) = offered(build)
+        more = replace(fast, nodes=5)
+        job = replace(build.job(), chips=ChipsSpec(maximum=100), objective=Objective(goal="cheapest"))
+        assert [one.why for one in idle_classes(job, (more,), plans, lambda _one: True)] == ["fewer are cheaper"]
+
     def test_no_peak(self, build: Any) -> None:
         """So is a chip without a peak for the precision."""
         plans, (fast, slow) = offered(build)

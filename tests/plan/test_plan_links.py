@@ -1,20 +1,25 @@
 """Which wire joins what, and how fast it is."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from argosy.contracts.errors import BadInputError
+from argosy.contracts.fleet import LongLink
 from argosy.plan.costs.links import (
     Holder,
     all_reduce_ms,
     boundary_wire,
     can_join,
     find_link,
+    has_link,
     ring_bytes,
     ring_hops,
+    ring_passes,
     ring_wire,
+    route,
 )
 
 
@@ -58,17 +63,76 @@ class TestRing:
         assert ring_wire(ends, [build.link(gbps=100)]).gbps == 25
 
     def test_three_sites(self, build: Any) -> None:
-        """A ring through three sites needs a link between each two, and takes the slowest."""
+        """A ring through three sites takes the slowest of their links, with its own name and delay."""
         near, far = build.link(gbps=20), replace(build.link(gbps=5), between=("east", "south"))
-        assert not can_join(["north", "south", "east"], [near, far])
         ends = [holder(build.chip_class(f"{site}/fast")) for site in ("north", "south", "east")]
         third = replace(near, between=("east", "north"))
-        assert ring_wire(ends, [near, far, third]).gbps == 5
+        wire = ring_wire(ends, [near, far, third])
+        assert (wire.name, wire.gbps, wire.one_way_ms) == ("east-south", 5, 0.25)
+
+    def test_no_faster_than_its_nics_says_so(self, build: Any) -> None:
+        """What is not the link's own stands in the wire's name, so that two rings over it are told apart."""
+        ends = [holder(build.chip_class(nodes=1)), holder(build.chip_class("south/slow"))]
+        assert ring_wire(ends, [build.link(gbps=100)]).name == "north-south 25G"
 
     def test_no_link(self) -> None:
         """Two sites without a link between them are refused, saying what to add."""
         with pytest.raises(BadInputError, match=r"no long link between north and south; add one to long_links"):
             find_link("north", "south", [])
+
+
+def line(*sites: str, gbps: float = 10.0) -> tuple[LongLink, ...]:
+    """Link sites one after the other, each 50 km from the next."""
+    return tuple(LongLink(between=pair, km=50.0, gbps=gbps) for pair in itertools.pairwise(sites))
+
+
+class TestRoutes:
+    def test_through_others(self) -> None:
+        """Sites without a link of their own are joined through those between them."""
+        links = line("a", "b", "c")
+        assert [link.between for link in route("c", "a", links)] == [("b", "c"), ("a", "b")]
+        assert can_join(["a", "c"], links)
+        assert has_link("b", "a", links)
+        assert not has_link("a", "c", links)
+
+    def test_nowhere(self) -> None:
+        """Sites that no links lead between can't be joined, and the error says what to add."""
+        links = (*line("a", "b"), *line("c", "d"))
+        assert not can_join(["a", "b", "c"], links)
+        with pytest.raises(BadInputError, match=r"no long link leads from b to c; add one to long_links"):
+            route("b", "c", links)
+
+    def test_fewest_then_widest_then_shortest(self) -> None:
+        """A link of its own goes before any detour; of detours the widest is taken, then the shortest."""
+        wide, narrow = line("a", "b", "d", gbps=20), line("a", "c", "d")
+        assert route("a", "d", (*narrow, *wide)) == wide
+        direct = line("a", "d", gbps=1)
+        assert route("a", "d", (*narrow, *wide, *direct)) == direct
+        short = tuple(replace(link, km=1.0) for link in line("a", "e", "d", gbps=20))
+        assert route("a", "d", (*wide, *short)) == short
+
+    @pytest.mark.parametrize(
+        ("links", "sites", "passes"),
+        [
+            # Every ring through a line in its order goes over each link once there and once back.
+            (line("a", "b", "c"), "abc", 1),
+            (line("a", "b", "c", "d"), "abcd", 1),
+            (line("a", "c", "b"), "abc", 1),
+            # Out of order it passes the middle twice: a-c-b, b-c, and c-b-d.
+            (line("a", "c", "b", "d"), "abcd", 2),
+            # A star, whose hub may be nobody's.
+            ((*line("h", "a"), *line("h", "b"), *line("h", "c")), "abc", 1),
+        ],
+    )
+    def test_shared_wires(self, links: tuple[LongLink, ...], sites: str, passes: int) -> None:
+        """A ring whose edges share a link in one direction sends as much more over it."""
+        assert ring_passes(tuple(sites), links) == passes
+
+    def test_delay(self, build: Any) -> None:
+        """A ring through a line waits for its longest way, which goes through the middle."""
+        ends = [holder(build.chip_class(f"{site}/fast")) for site in "abc"]
+        wire = ring_wire(ends, line("a", "b", "c"))
+        assert (wire.name, wire.gbps, wire.one_way_ms) == ("a-b 0.5ms", 10, 0.5)
 
 
 class TestBoundary:

@@ -16,7 +16,7 @@ from argosy.plan.mix.mix import plan_alike, plan_mix
 from argosy.plan.mix.price import Pricer
 from argosy.plan.mix.store import column_of
 from argosy.plan.mix.sync import sync_s
-from argosy.plan.mix.tables import Choice, MixProblem, MixTable, Template
+from argosy.plan.mix.tables import Carrier, MixProblem, MixTable, Pipeline
 
 LAYERS = 6
 MORE_CHIPS_SLOWER = 1.0 + 1e-9
@@ -26,18 +26,18 @@ TRIED = 8_000
 
 def table(size=1, speeds=(1.0, 2.0), degrees=(1, 2), memory=(20.0, 20.0)):
     """Build a table: class c takes speeds[c] seconds a layer and sample, a little more than half that on two chips."""
-    choices = [Choice(chip_class=c, tp=tp) for c in range(len(speeds)) for tp in degrees]
-    count = len(choices)
-    layer_s = np.array([[size * speeds[c.chip_class] * (1.0 if c.tp == 1 else 0.6)] * LAYERS for c in choices])
+    carriers = [Carrier(chip_class=c, tp=tp) for c in range(len(speeds)) for tp in degrees]
+    count = len(carriers)
+    layer_s = np.array([[size * speeds[c.chip_class] * (1.0 if c.tp == 1 else 0.6)] * LAYERS for c in carriers])
     return MixTable(
         microbatch_size=size,
-        choices=tuple(choices),
+        carriers=tuple(carriers),
         layer_s=layer_s,
         update_s=np.full((count, LAYERS), 0.1),
-        state_bytes=np.array([[4.0 / c.tp] * LAYERS for c in choices]),
-        stored_bytes=np.array([[0.5 * size / c.tp] * LAYERS for c in choices]),
+        state_bytes=np.array([[4.0 / c.tp] * LAYERS for c in carriers]),
+        stored_bytes=np.array([[0.5 * size / c.tp] * LAYERS for c in carriers]),
         fixed_bytes=np.zeros(count),
-        limit_bytes=np.array([memory[c.chip_class] for c in choices]),
+        limit_bytes=np.array([memory[c.chip_class] for c in carriers]),
         forward_s=np.full((LAYERS + 1, count, count), 0.05 * size),
         backward_s=np.full((LAYERS + 1, count, count), 0.05 * size),
     )
@@ -64,37 +64,37 @@ def step_s(job):
 
 def broken_rules(job, mix):
     """List what a mix breaks: chips, batch, layers in order, memory."""
-    used = sum(part.replicas * job.chips(part.template) for part in mix.parts)
-    samples = sum(part.replicas * part.microbatches * part.template.microbatch_size for part in mix.parts)
+    used = sum(part.replicas * job.chips(part.pipeline) for part in mix.parts)
+    samples = sum(part.replicas * part.microbatches * part.pipeline.microbatch_size for part in mix.parts)
     found = ["chips"] * bool((used > np.array(job.counts)).any()) + ["batch"] * (samples < job.batch)
     for part in mix.parts:
-        ends, rows = part.template.ends, job.table(part.template.microbatch_size)
+        ends, rows = part.pipeline.ends, job.table(part.pipeline.microbatch_size)
         found += ["layers"] * (list(ends) != sorted(set(ends)) or ends[-1] != LAYERS)
-        stages = zip(part.template.starts, ends, part.template.choices, strict=True)
-        for stage, (first, end, choice) in enumerate(stages):
-            row = rows.choices.index(choice)
+        stages = zip(part.pipeline.starts, ends, part.pipeline.carriers, strict=True)
+        for stage, (first, end, carrier) in enumerate(stages):
+            row = rows.carriers.index(carrier)
             held = rows.state_bytes[row, first:end].sum()
             held += (len(ends) - stage) * rows.stored_bytes[row, first:end].sum()
             found += ["memory"] * bool(held > rows.limit_bytes[row])
     return found
 
 
-def templates(job):
+def pipelines(job):
     """List every replica there can be on one table of one class at degree 1, whatever its memory."""
-    choice = Choice(chip_class=0, tp=1)
+    carrier = Carrier(chip_class=0, tp=1)
     for stages in range(1, job.stages_max + 1):
         for cuts in itertools.combinations(range(1, LAYERS), stages - 1):
-            yield Template(microbatch_size=1, choices=(choice,) * stages, ends=(*cuts, LAYERS))
+            yield Pipeline(microbatch_size=1, carriers=(carrier,) * stages, ends=(*cuts, LAYERS))
 
 
 def least_step_s(job):
     """Try every plan of replicas that are all alike, on one class at degree 1 and micro-batches of one sample."""
     steps = []
-    for template in templates(job):
-        column = column_of(job, template)
-        for replicas in range(1, int(job.counts[0] // len(template.ends)) + 1):
+    for pipeline in pipelines(job):
+        column = column_of(job, pipeline)
+        for replicas in range(1, int(job.counts[0] // len(pipeline.ends)) + 1):
             step_s = column.pace.step_s(-(-job.batch // replicas))
-            steps.append(step_s + sync_s(job, [(template, replicas)], "one_ring")[0])
+            steps.append(step_s + sync_s(job, [(pipeline, replicas)], "one_ring")[0])
     return min(steps)
 
 
@@ -120,10 +120,10 @@ class TestPlanMix:
         """The step is its slowest part's time and the sums."""
         job = problem()
         mix = plan_mix(job, tried=TRIED)
-        columns = [column_of(job, part.template) for part in mix.parts]
+        columns = [column_of(job, part.pipeline) for part in mix.parts]
         slowest = max(c.pace.step_s(p.microbatches) for c, p in zip(columns, mix.parts, strict=True))
         assert mix.compute_s == pytest.approx(slowest)
-        parts = [(p.template, p.replicas) for p in mix.parts]
+        parts = [(p.pipeline, p.replicas) for p in mix.parts]
         assert mix.one_ring_s == pytest.approx(sum(sync_s(job, parts, "one_ring")))
         assert mix.three_phases_s == pytest.approx(sum(sync_s(job, parts, "three_phases")))
         assert mix.step_s("one_ring") == pytest.approx(mix.compute_s + mix.one_ring_s)
@@ -223,8 +223,8 @@ class TestPrices:
             prices, np.array([np.inf, -1.0]), (np.array([1.0]), np.array([limit_s])), LAYERS
         )
         tried = []
-        for template in templates(job):
-            column = column_of(job, template)
+        for pipeline in pipelines(job):
+            column = column_of(job, pipeline)
             if column.pace.slowest_s <= limit_s:
                 tried.append(column.pace.fill_s - 0.1 + float(prices @ column.chips))
         assert costs[0] == pytest.approx(min(tried))
@@ -233,28 +233,28 @@ class TestPrices:
 class TestSync:
     def test_one_class_has_nothing_to_sum_across(self):
         """Rings of one class cost nothing across classes, by either rule."""
-        one = Template(microbatch_size=1, choices=(Choice(chip_class=0, tp=1),), ends=(LAYERS,))
+        one = Pipeline(microbatch_size=1, carriers=(Carrier(chip_class=0, tp=1),), ends=(LAYERS,))
         for rule in ("one_ring", "three_phases"):
             assert sync_s(problem(), [(one, 4)], rule) == (pytest.approx(2 * 3 / 4 * 24 * 0.05), 0.0)
 
     def test_two_classes_sum_pieces_across(self):
         """In three phases only the pieces that ring members hold are summed across classes."""
         parts = [
-            (Template(microbatch_size=1, choices=(Choice(chip_class=c, tp=1),), ends=(LAYERS,)), 4) for c in (0, 1)
+            (Pipeline(microbatch_size=1, carriers=(Carrier(chip_class=c, tp=1),), ends=(LAYERS,)), 4) for c in (0, 1)
         ]
         assert sync_s(problem(), parts, "three_phases")[1] == pytest.approx(24 / 4 * 0.05)
 
     def test_one_ring_works_on_the_share_of_its_smallest_degree(self):
         """A holder that doesn't split a layer makes the whole ring sum all of it."""
         parts = [
-            (Template(microbatch_size=1, choices=(Choice(chip_class=0, tp=tp),), ends=(LAYERS,)), 2) for tp in (1, 2)
+            (Pipeline(microbatch_size=1, carriers=(Carrier(chip_class=0, tp=tp),), ends=(LAYERS,)), 2) for tp in (1, 2)
         ]
         assert sync_s(problem(), parts, "one_ring") == (pytest.approx(2 * 3 / 4 * 24 * 0.05), 0.0)
 
 
 @st.composite
 def mixes(draw, job):
-    """Draw a mix's rows: the number of a size, stages, replicas, choices and ends, as the walk has them."""
+    """Draw a mix's rows: the number of a size, stages, replicas, carriers and ends, as the walk has them."""
     rows = np.zeros((draw(st.integers(1, 3)), HEAD + 2 * job.stages_max), dtype=np.int64)
     for row in rows:
         ends = [*sorted(draw(st.sets(st.integers(1, LAYERS - 1), max_size=job.stages_max - 1))), LAYERS]
@@ -268,13 +268,13 @@ class TestCompiled:
     job = problem(counts=(40, 40), memory=(999.0, 999.0))
 
     def parts(self, rows):
-        """Read rows as (template, replicas)."""
-        choices, parts = arrays_of(self.job, (0, 1)).choices, []
+        """Read rows as (pipeline, replicas)."""
+        carriers, parts = arrays_of(self.job, (0, 1)).carriers, []
         for row in rows:
             stages, after = row[STAGES], HEAD + self.job.stages_max
-            picks = tuple(choices[pick] for pick in row[HEAD : HEAD + stages])
+            picks = tuple(carriers[pick] for pick in row[HEAD : HEAD + stages])
             size, ends = int(self.job.tables[row[SIZE]].microbatch_size), tuple(row[after : after + stages].tolist())
-            parts.append((Template(microbatch_size=size, choices=picks, ends=ends), int(row[REPLICAS])))
+            parts.append((Pipeline(microbatch_size=size, carriers=picks, ends=ends), int(row[REPLICAS])))
         return parts
 
     @settings(max_examples=60, derandomize=True, deadline=None)
@@ -295,9 +295,9 @@ class TestCompiled:
         rows = data.draw(mixes(self.job))
         tables, _, _, factors = arrays_of(self.job, (0, 1)).numbers
         seconds, counts = deal(rows, tables, factors, self.job.batch)
-        columns = [(column_of(self.job, template), replicas) for template, replicas in self.parts(rows)]
+        columns = [(column_of(self.job, pipeline), replicas) for pipeline, replicas in self.parts(rows)]
         paces = [column.pace for column, _ in columns]
-        sizes = [column.template.microbatch_size * replicas for column, replicas in columns]
+        sizes = [column.pipeline.microbatch_size * replicas for column, replicas in columns]
         assert seconds == pytest.approx(max(p.step_s(n) for p, n in zip(paces, counts, strict=True)))
         assert sum(n * size for n, size in zip(counts, sizes, strict=True)) >= self.job.batch
         sooner = seconds * (1 - 1e-6)

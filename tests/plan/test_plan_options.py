@@ -10,7 +10,8 @@ from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import Node
 from argosy.contracts.option import Option
 from argosy.plan.bind_option import bind_option
-from argosy.plan.options import Offering, options_for
+from argosy.plan.offering import Offering
+from argosy.plan.options import options_for
 from argosy.plan.timing.check import check_plan
 
 pytestmark = pytest.mark.slow

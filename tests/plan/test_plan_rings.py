@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from argosy.contracts.fleet import LongLink
 from argosy.plan.costs.rings import Held, Ring, holder_of, make_ring, passed_bytes
 
 
@@ -51,6 +52,19 @@ class TestAcrossSites:
         assert one.wire_bytes == pytest.approx(1e6 * (2 * count - 1) / count)
         assert (one.inside_ms, other.hops) == (0, 2)
         assert (other.inside_ms > 0) == (count > 1)
+
+    def test_out_of_order(self, build: Any) -> None:
+        """Where a ring goes over a link twice in one direction, flat or by phases, it sends twice the bytes there."""
+        pairs = (("a", "c"), ("c", "b"), ("b", "d"))
+        links = tuple(LongLink(between=pair, km=50.0, gbps=10.0) for pair in pairs)
+        places = [held(build.chip_class(f"{site}/fast"), 2) for site in "abcd"]
+        members = tuple(((replica, 0), place.site) for replica, place in enumerate(places))
+        found = []
+        for hierarchical in (False, True):
+            ring = make_ring(places, members, links, hierarchical=hierarchical)
+            assert ring is not None
+            found.append(ring.exchange(0, (1e6, 0.0), 0).wire_bytes)
+        assert found == [pytest.approx(2 * 1e6 * 2 * 7 / 8), pytest.approx(2 * 1e6 * 2 * 3 / 4)]
 
     def test_slowest_site(self, build: Any) -> None:
         """The phases inside take as long as in the site with the narrowest network."""

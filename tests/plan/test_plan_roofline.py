@@ -12,7 +12,7 @@ from argosy.model.memory import rank_parameters
 from argosy.plan.costs.alone import alone
 from argosy.plan.costs.cost import IMPOSSIBLE, SHOWN_BESIDE, unit_cost
 from argosy.plan.costs.curves import CURVES, PLAIN, Curve, curve_of
-from argosy.plan.costs.inside import context_ms, expert_ms, gather_ms, tensor_ms
+from argosy.plan.costs.inside import context_ms, expert_ms, passed_ms, tensor_ms
 from argosy.plan.costs.program import MEGATRON_2022, Program
 from argosy.plan.costs.setting import Setting, Way
 
@@ -140,25 +140,12 @@ class TestInside:
             assert expert_ms(*self.asked(build, model="mixtral-8x7b", unit=unit, ep=8)) == 0
 
     def test_gathered_weights(self, build: Any) -> None:
-        """ZeRO-3 gathers what the other ranks hold."""
-        shape, *rest = self.asked(build)
-        whole = rank_parameters(shape, 0) * 2
-        assert gather_ms(shape, *rest, 8) == pytest.approx(whole * 7 / 8 / 1e8 + 7 * 0.002)
+        """A ring in a node takes its bytes over the scale-up link, and a delay for each other rank."""
+        assert passed_ms(real(build), 1, 8, 1e8) == pytest.approx(1 + 7 * 0.002)
 
     def test_weights_gathered_through_nodes_use_all_their_ports(self, build: Any) -> None:
         """With TP 2, sixteen ranks of one slice are in four nodes, and each node gives its slice four ports."""
-        shape, *rest = self.asked(build, tp=2)
-        sent = rank_parameters(shape, 0, 2) * 2 * 15 / 16
-        assert gather_ms(shape, *rest, 16) == pytest.approx(sent / (4 * 1.25e7) + 3 * 0.005 + 12 * 0.002)
-
-    def test_what_is_hidden(self, build: Any) -> None:
-        """Gathers run beside the arithmetic, so only slow ones lengthen it; backward has two to hide."""
-        setting, chips = setting_of(build, "llama-3-8b"), real(build)
-        plain, gathered = (unit_cost(setting, chips, 0, Way(microbatch_size=4), shards) for shards in (1, 8))
-        assert gathered == plain
-        slow = replace(chips, chip=replace(chips.chip, scale_up_gbytes_s=0.1))
-        gather = gather_ms(setting.shape, setting.numerics, slow, 0, setting.split(Way()), 8) / PLAIN.wires
-        assert unit_cost(setting, slow, 0, Way(), 8).backward_ms == pytest.approx(2 * gather)
+        assert passed_ms(real(build), 2, 16, 1e8) == pytest.approx(1e8 / (4 * 1.25e7) + 3 * 0.005 + 12 * 0.002)
 
     def test_norms_cut_along_the_sequence_gather_once_more(self, build: Any) -> None:
         """With sequence parallelism backward gathers each block's input again, beside products."""

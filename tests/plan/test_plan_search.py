@@ -1,9 +1,12 @@
 """What the search tries, and that it stays bounded."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from argosy.plan.costs.program import MEGATRON_CORE
+from argosy.plan.forms import FORMS
 from argosy.plan.pipelines.grid import spread, tp_degrees
 from argosy.plan.search.offers import class_sets
 from argosy.plan.search.question import make_search
@@ -21,10 +24,25 @@ class TestSpread:
 
 class TestTp:
     def test_divides(self, build: Any) -> None:
-        """TP divides the node, the heads, the key-value heads, the MLP and the vocabulary."""
-        assert tp_degrees(build.shape(), [build.chip_class(chips_per_node=8)]) == [1, 2]
-        assert tp_degrees(build.shape(vocab_size=255), [build.chip_class(chips_per_node=8)]) == [1]
-        assert tp_degrees(build.shape(), [build.chip_class(), build.chip_class(chips_per_node=3)]) == [1]
+        """For the trainer TP divides the node, the heads, the key-value heads, the MLP and the vocabulary."""
+        wide = [build.chip_class(chips_per_node=8)]
+        assert tp_degrees(build.setting(), wide) == [1, 2]
+        assert tp_degrees(build.setting(vocab_size=255), wide) == [1]
+        assert tp_degrees(build.setting(), [build.chip_class(), build.chip_class(chips_per_node=3)]) == [1]
+
+    def test_other_frameworks(self, build: Any) -> None:
+        """Megatron Core pads the vocabulary and copies keys; of its kin torchtitan does neither, FlagScale pads."""
+        wide = [build.chip_class(chips_per_node=8)]
+        setting = replace(build.setting(vocab_size=255), program=MEGATRON_CORE)
+        assert tp_degrees(setting, wide) == [1, 2, 4]
+        assert tp_degrees(setting, wide, FORMS["megatron"]) == [1, 2, 4]
+        assert tp_degrees(setting, wide, FORMS["flagscale"]) == [1, 2]
+        assert tp_degrees(setting, wide, FORMS["torchtitan"]) == [1]
+
+    def test_sequences_are_cut_too(self, build: Any) -> None:
+        """Where norms are cut along the sequence, TP divides that as well."""
+        setting = replace(build.setting(sequence_length=66), program=MEGATRON_CORE)
+        assert tp_degrees(setting, [build.chip_class(chips_per_node=8)]) == [1, 2]
 
 
 class TestPartitions:

@@ -1,6 +1,7 @@
 """Dealing micro-batches against trying every deal."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -54,6 +55,14 @@ class TestRounds:
         assert deal([groups], 24) == (((12, 2),),)
         assert deal([groups], 26) is None
 
+    def test_rounds_that_go_into_them(self) -> None:
+        """Of rounds of 3 one takes 3 to 5, two 6 or 8, three 9: what is between is lowered to the next."""
+        rounds = Kind(pace_ms=1, fill_ms=3, count=1, at_least=3, round_of=3)
+        assert [rounds.allowed(most) for most in range(1, 13)] == [0, 0, 3, 4, 5, 6, 6, 8, 9, 9, 9, 12]
+        assert deal([rounds], 8) == (((8, 1),),)
+        assert deal([rounds], 7) is None
+        assert deal([replace(rounds, count=2)], 14) == (((8, 1), (6, 1)),)
+
     def test_too_few_to_run(self) -> None:
         """A pipeline that would get too few micro-batches to run gets none."""
         pipeline, chip = Kind(pace_ms=1, fill_ms=4, count=1, at_least=4), kind(1)
@@ -84,6 +93,16 @@ class TestLaws:
             return
         assert sum(m * n for shares in found for m, n in shares) == microbatches
         assert finish(listed, found) <= min(ends) + 1e-6
+
+    @law
+    @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 40))
+    def test_what_is_dealt_is_allowed(self, depth: int, count: int, batch: int) -> None:
+        """Every share of a zero-bubble pipeline is one that torch can deal into rounds."""
+        pipeline = Kind(pace_ms=1, fill_ms=depth, count=count, at_least=depth, round_of=depth)
+        dealt = deal([pipeline, kind(7, 7)], batch)
+        for m, _ in dealt[0] if dealt else ():
+            assert m >= depth
+            assert m % (m // depth) == 0
 
     @law
     @given(kinds, st.integers(1, 30))

@@ -83,7 +83,9 @@ def choose(order: str, ways: Ways) -> list[int]:
     if order == "fifo":
         return _first_come(ways)
     if order == "makespan":
-        return _soonest_end(ways)
+        # Of ways that all fit at once, those that do most in the round bring every end nearest.
+        every = _best_of_each(ways, np.flatnonzero(ways.open), np.minimum(ways.pace * ways.round_s * ways.useful, 1.0))
+        return _soonest_end(ways) if every is None else every
     need = ways.left_s**0.5 if order == "shortest_remaining" else ways.had
     return pack(ways, ways.speed * ways.useful / np.maximum(need, TINY)[ways.job])
 
@@ -94,6 +96,9 @@ def pack(ways: Ways, worth: Array) -> list[int]:
     kept = np.flatnonzero(_in_the_crowd(ways, worth))
     if not len(kept):
         return fixed
+    every = _best_of_each(ways, kept, worth)
+    if every is not None:
+        return every
     one, room = _limits(ways, kept)
     must = np.maximum.reduceat(ways.kept[kept], np.flatnonzero(np.diff(ways.job[kept], prepend=-1)))
     found = milp(
@@ -110,6 +115,15 @@ def pack(ways: Ways, worth: Array) -> list[int]:
     if found.x is None:
         return fixed + _greedy(ways, np.where(ways.kept & ways.stays, worth.max() + 1.0, worth))
     return [*fixed, *kept[found.x > 0.5].tolist()]
+
+
+def _best_of_each(ways: Ways, rows: Numbers, worth: Array) -> list[int] | None:
+    """Choose the worthiest of these ways for each job, beside those that are fixed; None where they don't all fit."""
+    order = rows[np.lexsort((rows, -worth[rows], ways.job[rows]))]
+    best = order[np.flatnonzero(np.diff(ways.job[order], prepend=-1))]
+    if (ways.takes[best].sum(axis=0) > ways.room_left + SLACK).any():
+        return None
+    return [*np.flatnonzero(ways.fixed).tolist(), *best.tolist()]
 
 
 def end_bound_s(ways: Ways) -> float:
@@ -210,9 +224,9 @@ def _soonest_end(ways: Ways) -> list[int]:
 
 
 def _feasible(ways: Ways) -> Array:
-    """Give 1 for each job that can run at all: all of it has to be done."""
+    """Give 1 for each job that can run in the room there is: all of it has to be done; 0 for others, which wait."""
     done = np.zeros(len(ways.left_s))
-    done[ways.job] = 1.0
+    done[ways.job[(ways.takes <= ways.room + SLACK).all(axis=1)]] = 1.0
     return done
 
 

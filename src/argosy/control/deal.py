@@ -55,17 +55,29 @@ Dealt = tuple[JobState, Rung, tuple[tuple[int, ...], ...]]
 
 def own_jobs(state: State, queues: set[int]) -> dict[int, list[JobState]]:
     """List the jobs of some queues that run or wait, in order of age."""
-    names = [attempt.job for attempt in state.attempts.values()]
-    names += [member[2] for group, rows in state.waiting.items() if group[0] in queues for member in rows]
     found: dict[int, list[JobState]] = {queue: [] for queue in queues}
-    for job in sorted((state.jobs[name] for name in names), key=lambda job: job.number):
+    for attempt in state.attempts.values():
+        job = state.jobs[attempt.job]
         found.get(state.queue_of(job), []).append(job)
-    return found
+    for group, rows in state.waiting.items():
+        if group[0] in queues:
+            found[group[0]] += (state.jobs[member[2]] for member in rows)
+    return {queue: sorted(jobs, key=lambda job: job.number) for queue, jobs in found.items()}
 
 
 def make_way(jobs: list[JobState]) -> bool:
     """Say whether some still make way for the last deal."""
     return any(job.state == "stopping" and job.reason in GIVES_WAY for job in jobs)
+
+
+def pinned_chips(state: State, queue: int) -> dict[int, int]:
+    """Sum up by kind the chips that are pinned to waiting jobs of a queue, which will hold them soon."""
+    found: dict[int, int] = {}
+    for reservation in state.reservations.values():
+        if reservation.pinned and state.queue_of(state.jobs[reservation.job]) == queue:
+            for kind, amount in state.amounts_of(reservation.rung):
+                found[kind] = found.get(kind, 0) + amount
+    return found
 
 
 def gather(deal: Deal, jobs: list[JobState], over: bool) -> bool:
@@ -83,7 +95,13 @@ def gather(deal: Deal, jobs: list[JobState], over: bool) -> bool:
     if len(deal.players) == len(deal.fixed):
         return False
     deal.late = _late(deal)
-    return over or bool(deal.late) or any(tree.top.free for tree in state.nodes.trees)
+    return over or bool(deal.late) or any(_finds_room(state, job) for job in deal.players if not job.attempt)
+
+
+def _finds_room(state: State, job: JobState) -> bool:
+    """Say whether as many nodes are free as some rung of a job takes, wherever they are."""
+    trees = state.nodes.trees
+    return any(all(part.nodes <= trees[part.pool].top.free for part in rung.parts) for rung in job.rungs)
 
 
 def _late(deal: Deal) -> list[int]:
@@ -122,11 +140,12 @@ def count_room(deal: Deal, contested: set[int]) -> list[float]:
         if job.attempt:
             for part in state.attempts[job.attempt].rung.parts:
                 nodes[part.pool] += part.nodes
-    row = quota.rows[deal.number]
+    row, pinned = quota.rows[deal.number], pinned_chips(state, deal.number)
     for kind in range(len(quota.kinds)):
         allowed = row.held[kind] + quota.room(deal.number, kind)
         if kind in contested_kinds:
             allowed = min(allowed, max(row.own[kind], row.held[kind]))
+        allowed = max(row.held[kind], allowed - pinned.get(kind, 0))
         if allowed < UNLIMITED // 2:
             deal.kinds.append(kind)
             nodes.append(float(allowed))

@@ -25,7 +25,7 @@ class NodeTable:
     when a node that does not answer has parked its ranks for certain. until_us: start of the next maintenance window, 0
     while in one. lock, lock_until: the job a free node is held for, and the time before which others may use it.
     faults: times it was quarantined. withheld, idle_spares: of each pool the free nodes that not everybody may use, and
-    those kept for replacements.
+    those kept for replacements. withheld_turns: how often what is known of withheld changed.
     """
 
     def __init__(self) -> None:
@@ -57,8 +57,10 @@ class NodeTable:
         self.ready: list[bool] = []
         self.ready_count: list[int] = []
         self.withheld: list[set[int]] = []
+        self.withheld_turns: list[int] = []
         self.idle_spares: list[set[int]] = []
         self.members: list[list[int]] = []
+        self._domains: dict[tuple[int, int], list[int]] = {}
 
     def __len__(self) -> int:
         return len(self.name)
@@ -71,6 +73,7 @@ class NodeTable:
             self.trees.append(PoolTree(pool.name))
             self.ready_count.append(0)
             self.withheld.append(set())
+            self.withheld_turns.append(0)
             self.idle_spares.append(set())
             self.members.append([])
 
@@ -119,7 +122,10 @@ class NodeTable:
         spare = self.spare[number]
         kept = bool(self.lock[number]) or self.until_us[number] != FOREVER
         (self.idle_spares[pool].add if free and spare else self.idle_spares[pool].discard)(number)
-        (self.withheld[pool].add if free and kept and not spare else self.withheld[pool].discard)(number)
+        withheld, keep = self.withheld[pool], free and kept and not spare
+        if keep or number in withheld:
+            (withheld.add if keep else withheld.discard)(number)
+            self.withheld_turns[pool] += 1
         if (free and not kept and not spare) != self.placeable[number]:
             self.placeable[number] = not self.placeable[number]
             (add if self.placeable[number] else remove)(self.leaf[number], number)
@@ -156,6 +162,9 @@ class NodeTable:
     def lent(self, extra: Iterable[int], without: Iterable[int] = ()) -> Iterator[None]:
         """Count withheld nodes as placeable, and others as not, while the block runs; the block must take none."""
         extra, without = list(extra), [number for number in without if self.placeable[number]]
+        if not extra and not without:
+            yield
+            return
         add_all(self.leaf, extra)
         remove_all(self.leaf, without)
         try:
@@ -171,6 +180,12 @@ class NodeTable:
     def of_pool(self, pool: int) -> list[int]:
         """List the nodes of a pool that are not retired."""
         return [number for number in self.members[pool] if not self.retired[number]]
+
+    def domains(self, pool: int, level: int) -> list[int]:
+        """Give the number of the domain of a level that each member of a pool lies in; it never moves."""
+        known = self._domains.setdefault((pool, level), [])
+        known += (self.leaf[number].above[level].number for number in self.members[pool][len(known) :])
+        return known
 
     def shown(self, numbers: Iterable[int], at_most: int = 4) -> str:
         """Name a few nodes for a text people read."""

@@ -5,6 +5,8 @@ line is sorted by priority and age alone. Lays out the arrays that `control.boar
 the pass moves the state. Must not know how nodes are found.
 """
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from argosy.contracts.policy import TIMED_ORDERS
@@ -45,7 +47,6 @@ class Order:
         self.noted: list[Blocked] = [BLOCKED, BLOCKED]
         self._past = [_past(state, row.name) for row in state.quota.rows]
         self._lacks = 0
-        self._reasons: dict[tuple[int, int, int], Blocked] = {}
         rows = state.lanes.begin_pass()
         state.arrived.clear()
         state.shapes.count()
@@ -70,8 +71,9 @@ class Order:
 
     def startable(self, lane: int) -> list[int]:
         """List the rungs of the group judged last that may start now, best first."""
-        count, tier = self._rungs(lane), self.board.lanes[lane, TIER]
-        return np.flatnonzero(self.board.fits[:count] * (self.board.depth[:count] <= tier)).tolist()
+        count, tier = self._rungs(lane), int(self.board.lanes[lane, TIER])
+        fits, depth = self.board.fits[:count].tolist(), self.board.depth[:count].tolist()
+        return [index for index in range(count) if fits[index] and depth[index] <= tier]
 
     def usable(self, lane: int) -> list[tuple[int, int]]:
         """List the rungs of the group judged last that quotas and order allow, best first, each with its depth."""
@@ -134,28 +136,12 @@ class Order:
         """List the pools that blocked groups could use, had they enough free nodes."""
         return set(np.flatnonzero(self.board.wanted).tolist())
 
-    def reasons(self, cut: bool) -> dict[GroupKey, Blocked]:
+    def reasons(self, cut: bool) -> "Reasons":
         """Tell what was noted of each group.
 
         cut: the pass ended early; what is said of the rest is judged when asked.
         """
-        table, keys = self.state.lanes.table, self.state.lanes.keys
-        alive = (table[:, CODE] != UNSEEN) | (cut & (table[:, QUEUE] >= 0))
-        plain = alive & (table[:, CODE] <= SEEN) & (table[:, CLOSED] == 0)
-        found = dict.fromkeys([keys[row] for row in np.flatnonzero(plain).tolist()], BLOCKED)
-        rows = np.flatnonzero(alive & ~plain)
-        for row, queue, code, closed in zip(
-            rows.tolist(), *table[rows][:, [QUEUE, CODE, CLOSED]].T.tolist(), strict=True
-        ):
-            found[keys[row]] = self._reason(queue, code, closed)
-        return found
-
-    def _reason(self, queue: int, code: int, closed: int) -> Blocked:
-        known = self._reasons.get((queue, code, closed))
-        if known is None:
-            noted, pools = self.noted[code], frozenset(self.board.closing[queue, :closed].tolist())
-            known = self._reasons[queue, code, closed] = Blocked(noted.code, noted.detail, pools)
-        return known
+        return Reasons(self, cut)
 
     def _rungs(self, lane: int) -> int:
         return len(self.state.shapes[self.state.lanes.keys[lane][1]].rungs)
@@ -195,6 +181,40 @@ class Order:
         board.ends[:, END] = ends - SLACK
         table[rows, LINED] = 1
         self.board = board._replace(line=line)
+
+
+class Reasons(Mapping[GroupKey, Blocked]):
+    """What a pass noted of each group, put together when somebody asks for the first time."""
+
+    def __init__(self, order: Order, cut: bool) -> None:
+        self._table, self._keys = order.state.lanes.table.copy(), list(order.state.lanes.keys)
+        self._cut, self._noted, self._closing = cut, order.noted, order.board.closing
+        self._found: dict[GroupKey, Blocked] | None = None
+
+    def __getitem__(self, key: GroupKey) -> Blocked:
+        return self._all()[key]
+
+    def __iter__(self) -> Iterator[GroupKey]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[GroupKey, Blocked]:
+        if self._found is None:
+            table, keys = self._table[: len(self._keys)], self._keys
+            alive = (table[:, CODE] != UNSEEN) | (self._cut & (table[:, QUEUE] >= 0))
+            rows = np.flatnonzero(alive)
+            known: dict[tuple[int, int, int], Blocked] = {}
+            self._found = {}
+            for row, found in zip(rows.tolist(), table[rows][:, [QUEUE, CODE, CLOSED]].tolist(), strict=True):
+                queue, code, closed = found if found[1] > SEEN or found[2] else (0, SEEN, 0)
+                reason = known.get((queue, code, closed))
+                if reason is None:
+                    noted, pools = self._noted[code], frozenset(self._closing[queue, :closed].tolist())
+                    reason = known[queue, code, closed] = Blocked(noted.code, noted.detail, pools)
+                self._found[keys[row]] = reason
+        return self._found
 
 
 def _lay_out(state: State, room: Room) -> Board:

@@ -58,27 +58,17 @@ def borrowed_nodes(state: State, job: JobState, pool: int) -> list[int]:
     if not withheld:
         return []
     window_end_us = min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
-    rank = _rank(state, job)
+    lock, lock_until, until_us = nodes.lock, nodes.lock_until, nodes.until_us
+    open_to_it = [number for number in withheld if window_end_us <= until_us[number] and number not in job.avoid]
     passes: dict[str, bool] = {"": True, job.id: True}
-    for lock in {nodes.lock[number] for number in withheld} - set(passes):
-        passes[lock] = _gives_way(state, state.reservations[lock], rank)
-    return sorted(
-        number
-        for number in withheld
-        if window_end_us <= nodes.until_us[number]
-        and (passes[nodes.lock[number]] or end_us <= nodes.lock_until[number])
-        and number not in job.avoid
-    )
+    for name in {lock[number] for number in open_to_it if end_us > lock_until[number]} - set(passes):
+        passes[name] = outranks(state, job, state.reservations[name])
+    return sorted(number for number in open_to_it if end_us <= lock_until[number] or passes[lock[number]])
 
 
 def outranks(state: State, job: JobState, reservation: Reservation) -> bool:
     """Say whether a job goes before the one nodes are held for: entitled before borrowing, then priority."""
-    return _gives_way(state, reservation, _rank(state, job))
-
-
-def _gives_way(state: State, reservation: Reservation, rank: tuple[int, int]) -> bool:
-    """Say whether what is held may be used by jobs of a rank."""
-    return not reservation.pinned and rank < _rank(state, state.jobs[reservation.job])
+    return not reservation.pinned and _rank(state, job) < _rank(state, state.jobs[reservation.job])
 
 
 def _rank(state: State, job: JobState) -> tuple[int, int]:

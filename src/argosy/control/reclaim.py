@@ -4,6 +4,7 @@ Only a job within its queue's (or an ancestor's) guarantee reclaims, and only fr
 or from lower priority in its own queue. What is freed is pinned to it. One plan in one place a job, then a cooldown.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,8 +16,6 @@ from argosy.control.rungs import Rung, RungPart
 from argosy.control.state import BLOCKED, Blocked, JobState, State
 from argosy.control.victims import Candidates, Table, Victim
 from argosy.control.work import Work
-
-__all__ = ["Candidates", "Plan", "make_plan", "may_reclaim", "reclaim"]
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ def reclaim(work: Work, job: JobState, rung: Rung, depth: int, candidates: Candi
 def make_plan(state: State, job: JobState, rung: Rung, depth: int, candidates: Candidates) -> Plan | None:
     """Find the cheapest way to free a rung, part by part; None where it can't be freed."""
     need, plan = state.amounts_of(rung), Plan()
-    with state.nodes.lent((), job.avoid):
+    with state.nodes.lent((), job.avoid) if job.avoid else nullcontext():
         for part in rung.parts:
             open_to = candidates.of(job, need, depth, part.pool, part.level)
             if not _free_part(state, job, part, open_to, plan):
@@ -119,7 +118,7 @@ def _free_part(state: State, job: JobState, part: RungPart, open_to: Table, plan
 
 def _take_free(state: State, part: RungPart, plan: Plan) -> bool:
     """Take a part that needs nobody to leave from free nodes."""
-    with state.nodes.lent((), plan.nodes):
+    with state.nodes.lent((), plan.nodes) if plan.nodes else nullcontext():
         domain = state.nodes.trees[part.pool].find(part.nodes, part.level)
         if domain is not None:
             plan.nodes = (*plan.nodes, *pick(domain, part.nodes))

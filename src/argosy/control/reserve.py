@@ -36,7 +36,7 @@ def reserve(work: Work, job: JobState, rung: Rung, outlook: Outlook) -> bool:
     chosen = _choose(state, job, rung, outlook)
     if chosen is None:
         if standing is not None:
-            work.change(Unreserved(job=job.id))
+            unreserve(work, job)
         return True
     from_us, numbers = chosen
     if from_us >= FOREVER and state.now_us - job.since_us < state.us(state.policy.hold_after_s):
@@ -46,6 +46,11 @@ def reserve(work: Work, job: JobState, rung: Rung, outlook: Outlook) -> bool:
     work.change(Reserved(job=job.id, rung=rung, nodes=numbers, from_us=known_us))
     outlook.held(numbers)
     return True
+
+
+def unreserve(work: Work, job: JobState) -> None:
+    """Hold nothing for a job any more."""
+    work.change(Unreserved(job=job.id))
 
 
 def still_good(state: State, job: JobState) -> bool:
@@ -100,25 +105,22 @@ class View:
     def __init__(self, state: State, pool: int, job: str) -> None:
         nodes = state.nodes
         members = nodes.members[pool]
-        self.state = state
+        self.state, self.pool = state, pool
         self.numbers: Array = np.array(members, np.int64)
-        self.times: Array = np.array(_free_times(state, pool, members, job), np.int64)
+        self.times: Array = np.array(_free_times(state, members, job), np.int64)
         self.until: Array = np.array([nodes.until_us[number] for number in members], np.int64)
         self._domains: dict[int, Array] = {}
         self._orders: dict[int, Array] = {}
 
-    def changed(self, number: int) -> None:
-        """Look again at when a node is free."""
-        place = np.searchsorted(self.numbers, number)
-        self.times[place : place + 1] = _free_times(self.state, self.state.nodes.pool[number], [number], "")
+    def changed(self, numbers: list[int]) -> None:
+        """Look again at when some nodes are free."""
+        self.times[np.searchsorted(self.numbers, numbers)] = _free_times(self.state, numbers, "")
         self._orders.clear()
 
     def domains(self, level: int) -> Array:
         """Give the number of the domain of a level that each node lies in."""
         if level not in self._domains:
-            leaf = self.state.nodes.leaf
-            found = [leaf[number].above[level].number for number in self.numbers.tolist()]
-            self._domains[level] = np.array(found, np.int64)
+            self._domains[level] = np.array(self.state.nodes.domains(self.pool, level), np.int64)
         return self._domains[level]
 
     def order(self, level: int) -> Array:
@@ -145,29 +147,29 @@ class Outlook:
 
     def changed(self, numbers: Iterable[int]) -> None:
         """Note that these nodes were taken, freed, or are held otherwise."""
-        for number in numbers:
-            view = self._views.get(self.state.nodes.pool[number])
-            if view is not None:
-                view.changed(number)
+        for pool, some in self._by_pool(numbers).items():
+            if pool in self._views:
+                self._views[pool].changed(some)
 
     def held(self, numbers: Iterable[int]) -> None:
         """Note that these nodes are held for somebody now."""
-        nodes = self.state.nodes
-        by_pool: dict[int, list[int]] = {}
-        for number in numbers:
-            by_pool.setdefault(nodes.pool[number], []).append(number)
-        for pool, gone in by_pool.items():
+        for pool, gone in self._by_pool(numbers).items():
             if pool in self._views:
                 view = self._views[pool]
                 view.times[np.searchsorted(view.numbers, gone)] = NEVER
 
+    def _by_pool(self, numbers: Iterable[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for number in numbers:
+            found.setdefault(self.state.nodes.pool[number], []).append(number)
+        return found
 
-def _free_times(state: State, pool: int, numbers: list[int], job: str) -> list[int]:
+
+def _free_times(state: State, numbers: list[int], job: str) -> list[int]:
     """Say when nodes are free: NEVER where they are not ready, spares, or held for somebody."""
     nodes, now_us, gone_us = state.nodes, state.now_us, state.now_us + LEAVING_US
     ready, spare, lock, holder, leaving = nodes.ready, nodes.spare, nodes.lock, nodes.holder, nodes.leaving
-    ends = {name: state.attempts[name].ends_us for name in state.holding[pool]} if len(numbers) > 1 else None
-    found = []
+    attempts, found = state.attempts, []
     for number in numbers:
         if not ready[number] or spare[number] or (lock[number] and lock[number] != job):
             found.append(NEVER)
@@ -175,9 +177,7 @@ def _free_times(state: State, pool: int, numbers: list[int], job: str) -> list[i
             found.append(now_us)
         elif leaving[number]:
             found.append(gone_us)
-        elif ends is not None:
-            found.append(ends.get(holder[number], gone_us))
         else:
-            attempt = state.attempts.get(holder[number])
+            attempt = attempts.get(holder[number])
             found.append(gone_us if attempt is None else attempt.ends_us)
     return found

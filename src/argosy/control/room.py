@@ -32,6 +32,7 @@ class Room:
         self.withheld: Array = np.zeros((pools, 4), np.int64)
         self.lacked: Array = np.empty((pools, len(LEVELS), LACKED_MAX, 2), np.int64)
         self.lacked_count: Array = np.zeros((pools, len(LEVELS)), np.int64)
+        self._turns = [-1] * pools
         self.changed(range(pools))
 
     def changed(self, pools: Iterable[int]) -> None:
@@ -39,12 +40,15 @@ class Room:
         nodes = self.state.nodes
         for pool in pools:
             self.largest[pool] = nodes.trees[pool].most_free()
-            self.withheld[pool] = self._kept(pool) if nodes.withheld[pool] else 0
+            if self._turns[pool] != nodes.withheld_turns[pool]:
+                self._turns[pool] = nodes.withheld_turns[pool]
+                self.withheld[pool] = self._kept(pool) if nodes.withheld[pool] else 0
 
-    def forget(self) -> None:
-        """Note that nodes became free, or are no longer held for somebody."""
-        self.lacked_count[:] = 0
-        self.changed(range(len(self.withheld)))
+    def forget(self, pools: Iterable[int] | None = None) -> None:
+        """Note that nodes became free, or are no longer held for somebody: in these pools, or in any."""
+        some = range(len(self.withheld)) if pools is None else list(pools)
+        self.lacked_count[some] = 0
+        self.changed(some)
 
     def lacks(self, parts: tuple[tuple[int, int, int], ...], end_us: int) -> None:
         """Remember that a search for an ordinary job found nothing; only a single part says where."""

@@ -6,12 +6,12 @@ many jobs have nodes freed, and so many hold some in each pool. Must not know th
 
 from collections.abc import Iterable
 
-from argosy.control.change import Unreserved
 from argosy.control.order import Order
-from argosy.control.reclaim import Candidates, Plan, may_reclaim, reclaim
-from argosy.control.reserve import Outlook, reserve
+from argosy.control.reclaim import Plan, may_reclaim, reclaim
+from argosy.control.reserve import Outlook, reserve, unreserve
 from argosy.control.shapes import Shape
 from argosy.control.state import BLOCKED, Blocked, JobState
+from argosy.control.victims import Candidates
 from argosy.control.why import early_code
 from argosy.control.work import Work
 
@@ -115,17 +115,19 @@ class Helper:
             return
         for pool, _ in rung.chips:
             holds[pool] += 1
-        standing, before = job.id in state.reservations, len(self.work.changes)
+        standing, before = state.reservations.get(job.id), len(self.work.changes)
         self.unknown |= not reserve(self.work, job, rung, self.outlook)
         if len(self.work.changes) == before:
             return
-        if standing:
-            self.room.forget()
+        pools = {pool for pool, _ in rung.chips}
+        if standing is not None:
+            self.room.forget(pools.union(pool for pool, _ in standing.rung.chips))
         else:
-            self.room.changed(pool for pool, _ in rung.chips)
+            self.room.changed(pools)
 
     def _drop(self, job: JobState) -> None:
         """Give up what is held for a job."""
-        if job.id in self.state.reservations:
-            self.work.change(Unreserved(job=job.id))
-            self.room.forget()
+        standing = self.state.reservations.get(job.id)
+        if standing is not None:
+            unreserve(self.work, job)
+            self.room.forget(pool for pool, _ in standing.rung.chips)

@@ -4,6 +4,7 @@ What can be worked out from the rest (counts in trees, use in quotas, groups of 
 and rebuilt by `control.log.restore`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argosy.contracts.policy import SECOND_US, Policy
@@ -148,7 +149,7 @@ class State:
         self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self.lanes = Lanes()
         self.holding: list[set[str]] = []
-        self.why: dict[GroupKey, Blocked] = {}
+        self.why: Mapping[GroupKey, Blocked] = {}
 
     def queue_of(self, job: JobState) -> int:
         """Give the number of a job's queue."""

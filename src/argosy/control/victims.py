@@ -5,7 +5,7 @@ Reads the state and changes nothing. Must not know which of them are cheapest.
 
 from dataclasses import dataclass, field
 
-from argosy.contracts.policy import SECOND_US
+from argosy.contracts.policy import SECOND_US, TIMED_ORDERS
 from argosy.control.board import EVERY_LEVEL
 from argosy.control.domains import Domain
 from argosy.control.quota import Amounts
@@ -92,21 +92,28 @@ class Candidates:
             names = [
                 name
                 for place, held in self._by_queue(pool).items()
-                if place != queue and _is_owed(state, queue, place, depth, kind)
+                if place != queue and state.quota.over(place, kind) and _is_owed(state, queue, place, depth, kind)
                 for name in held
             ]
             self._borrowed[key] = self._victims(sorted(names), kind, BORROWED)
         return self._borrowed[key]
 
     def _lower(self, job: JobState, need: Amounts, queue: int, pool: int) -> list[Victim]:
-        """List the attempts of lower priority in the job's own queue, if within the guarantee it may replace some."""
+        """List the attempts of lower priority in the job's own queue, if within the guarantee it may replace some.
+
+        In a queue that takes turns they give way by rounds.
+        """
         state = self.state
+        if state.policy.queues[queue].order in TIMED_ORDERS:
+            return []
         found = [state.attempts[name] for name in self._by_queue(pool).get(queue, ()) if name in state.attempts]
         lower = [attempt for attempt in found if state.jobs[attempt.job].claim.priority < job.claim.priority]
+        if not lower:
+            return []
         spared: dict[int, int] = {}
         for kind, amount in (row for attempt in lower for row in attempt.amounts):
             spared[kind] = spared.get(kind, 0) + amount
-        if not lower or state.quota.depth(queue, need, tuple(spared.items())) > 0:
+        if state.quota.depth(queue, need, tuple(spared.items())) > 0:
             return []
         return self._victims(sorted(attempt.id for attempt in lower), state.kind_of_pool(pool), LOWER)
 
@@ -164,7 +171,7 @@ def _may_be_hit(state: State, job: JobState) -> bool:
 
 
 def _is_owed(state: State, queue: int, other: int, depth: int, kind: int) -> bool:
-    """Say whether a queue's wish is within a guarantee that another queue's use goes beyond its own for."""
+    """Say whether a queue's wish is within a guarantee that another, which is over its own, needs more than it owns."""
     rows = state.quota.rows
     mine, theirs = rows[queue].path, rows[other].path
     common = next((place for place in mine if place in theirs), None)
@@ -172,7 +179,7 @@ def _is_owed(state: State, queue: int, other: int, depth: int, kind: int) -> boo
     below_theirs = theirs if common is None else theirs[: theirs.index(common)]
     if depth >= len(below_mine) or not below_theirs:
         return False
-    return state.quota.over(other, kind) and state.quota.over(below_theirs[-1], kind)
+    return state.quota.over(below_theirs[-1], kind)
 
 
 def _way(state: State, attempt: AttemptState, job: JobState, stage: int, kind: int) -> Victim | None:

@@ -13,6 +13,9 @@ from argosy.control.change import CODE_VERSION, AnyChange, Record, Refused, Rese
 from argosy.control.state import AttemptState, State
 from argosy.control.transitions import illegal
 
+# As tuples, since a union of types is made anew whenever it is written.
+HOLDS, TIMERS = (Reserved, Unreserved), (TimerSet, TimersDone)
+
 
 class Work:
     """What a handler works with."""
@@ -31,7 +34,7 @@ class Work:
 
     def change(self, change: AnyChange) -> None:
         """Decide something: it holds from now on."""
-        if isinstance(change, Reserved | Unreserved) and change.job in self.state.reservations:
+        if isinstance(change, HOLDS) and change.job in self.state.reservations:
             self._loosed.update(self.state.reservations[change.job].nodes)
         apply(self.state, change)
         self.changes.append(change)
@@ -98,7 +101,7 @@ class Work:
         # Nodes that are held no longer may suit jobs that a pass has looked at already.
         if self._wants_pass or any(self.state.nodes.placeable[number] for number in self._loosed):
             self.commands.append(RunPass(id=self._id(), term=self.state.term))
-        if self.state.timers and any(isinstance(change, TimerSet | TimersDone) for change in self.changes):
+        if self.state.timers and any(isinstance(change, TIMERS) for change in self.changes):
             self.commands.append(WakeAt(id=self._id(), term=self.state.term, at_us=self.state.timers[0][0]))
         changes, commands = tuple(self.changes), tuple(self.commands)
         return Record(event=self.event, changes=changes, commands=commands, code=CODE_VERSION)

@@ -18,11 +18,6 @@ def counted_weights(shape: ModelShape, unit: int) -> list[Weight]:
     return [weight for weight in unit_weights(shape, unit) if not weight.extra]
 
 
-def mtp_parameters(shape: ModelShape) -> int:
-    """Count the parameters of the modules for multi-token prediction, which no other count holds."""
-    return sum(weight.parameters for weight in unit_weights(shape, shape.num_layers) if weight.extra)
-
-
 def unit_parameters_by_kind(shape: ModelShape, unit: int) -> dict[str, int]:
     """Count the parameters of one unit for each of KINDS that it has."""
     counts: dict[str, int] = {}

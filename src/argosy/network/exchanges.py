@@ -132,12 +132,12 @@ def lane_of(plan: Plan, members: tuple[tuple[int, int], ...]) -> tuple[tuple[int
 
 
 def transfer(plan: Plan, moved: Exchange | Gather, ready_ms: float, payload_bytes: float, order: int) -> Transfer:
-    """State an exchange or a gather as a transfer in the own lane of its members' places."""
+    """State an exchange or a gather as a transfer in the own lane of its members' places; nothing pays no delay."""
     return Transfer(
         wire=moved.wire,
         ready_ms=ready_ms,
         payload_bytes=payload_bytes,
         lane=lane_of(plan, moved.members),
         order=order,
-        hops=moved.hops,
+        hops=moved.hops if payload_bytes > 0 else 0,
     )

@@ -13,7 +13,7 @@ from argosy.contracts.option import Option, Size
 from argosy.contracts.plan import Plan
 from argosy.plan.bind import bind
 from argosy.plan.folding import unfold
-from argosy.plan.options import Offering
+from argosy.plan.offering import Offering
 
 
 def bind_option(offering: Offering, option: str, size: int, nodes: Sequence[Node]) -> Plan:

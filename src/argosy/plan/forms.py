@@ -21,7 +21,8 @@ class Form:
     schedules, zero_stages, recomputes: those it knows. by_stage: stages may recompute different numbers of layers. cp:
     it has context parallelism. ep_in_tp: experts may be cut by TP and spread by EP. tp_by_class: a pipeline's classes
     may have TP degrees of their own. tied_pipelines: a pipeline's ends may share the embedding. vendors: a plan may
-    have chips of several vendors.
+    have chips of several vendors. pads_vocabulary: TP needn't divide the vocabulary. copies_keys: TP may be a multiple
+    of the heads of keys.
     """
 
     name: str
@@ -34,6 +35,8 @@ class Form:
     tp_by_class: bool = False
     tied_pipelines: bool = True
     vendors: bool = False
+    pads_vocabulary: bool = True
+    copies_keys: bool = False
 
     def unlike_tps(self, shape: ModelShape) -> bool:
         """Whether classes of a pipeline may have TP degrees of their own: not where its ends share weights."""
@@ -57,6 +60,7 @@ FORMS = {
             schedules=("1f1b", "interleaved"),
             zero_stages=(0, 1, 2, 3),
             recomputes=("none", "selective", "full"),
+            copies_keys=True,
         ),
         Form(
             name="torchtitan",
@@ -65,6 +69,7 @@ FORMS = {
             recomputes=("none", "full"),
             ep_in_tp=False,
             tied_pipelines=False,
+            pads_vocabulary=False,
         ),
         Form(
             name="flagscale",

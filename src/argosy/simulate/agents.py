@@ -5,13 +5,12 @@ Must not know the core's state: an agent hears messages and sends heartbeats.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from argosy.contracts.fencing import Fence, Stamp
 from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
 
-__all__ = ["Agent", "Beat", "Message", "Stamp"]
-
-BEAT_US = 8 * SECOND_US
+BEAT_US = 10 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +22,11 @@ class Message:
     lead: bool = False
     runs_us: int = 0
     by_us: int = 0
+
+    @classmethod
+    def stamped(cls, term: int, attempt: str, generation: int, *, stops: bool = False, **more: Any) -> "Message":
+        """Make a message to launch or stop a generation of an attempt. more: the other fields."""
+        return cls(stamp=Stamp(term=term, attempt=attempt, generation=generation, stops=stops), **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from argosy.contracts.event import (
 from argosy.contracts.option import Option
 from argosy.control import core, log
 from argosy.control.state import AttemptState, State
-from argosy.simulate.agents import Agent, Beat, Message, Stamp
+from argosy.simulate.agents import Agent, Beat, Message
 from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
 
 DOWN_AFTER_US = 26 * SECOND_US
-WATCH_US = 2 * SECOND_US
+WATCH_US = 4 * SECOND_US
 PASS_DELAY_US = 100 * MILLISECOND_US
 COMPACT_AFTER = 120
 
@@ -188,14 +188,15 @@ class Server:
             self._plan(command.job)
 
     def _launch(self, attempt: AttemptState, name: str) -> None:
-        stamp = Stamp(term=self.term, attempt=attempt.id, generation=attempt.generation)
         lead = self.state.nodes.names(attempt.all_nodes())[0] == name
         runs_us = (40 + sum(map(ord, attempt.job)) * 7 % 400) * SECOND_US
-        self._post(name, Message(stamp, self._boots.get(name, 0), lead=lead, runs_us=runs_us))
+        boot, generation = self._boots.get(name, 0), attempt.generation
+        told = Message.stamped(self.term, attempt.id, generation, boot=boot, lead=lead, runs_us=runs_us)
+        self._post(name, told)
 
     def _stop(self, name: str, attempt: str, generation: int, by_us: int) -> None:
-        stamp = Stamp(term=self.term, attempt=attempt, generation=generation, stops=True)
-        self._post(name, Message(stamp, self._boots.get(name, 0), by_us=by_us))
+        boot = self._boots.get(name, 0)
+        self._post(name, Message.stamped(self.term, attempt, generation, stops=True, boot=boot, by_us=by_us))
 
     def _post(self, name: str, message: Message) -> None:
         agent = self.agents[name]

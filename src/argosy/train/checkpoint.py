@@ -24,8 +24,8 @@ from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureEr
 from argosy.train.blocks import Block
 from argosy.train.checkpoint_folder import (
     CheckpointInfo,
-    checkpoint_name,
     checkpoints,
+    folder_of,
     read_info,
     write_info,
 )
@@ -86,7 +86,7 @@ class Checkpointer:
         Raises InfrastructureError (disk full, no permission) on every rank; then nothing half-written stays and older
         checkpoints are untouched.
         """
-        final = self.folder / checkpoint_name(info.step)
+        final = folder_of(self.folder, info.step)
         writing = final.with_suffix(".writing")
         _agree(self.folder, lambda: _make_empty(writing))
         try:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from argosy.contracts.codec import decode, encode
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.paths import CHECKPOINT_FILE, checkpoint_step
-from argosy.contracts.paths import checkpoint_name as checkpoint_name
+from argosy.contracts.paths import CHECKPOINT_FILE, checkpoint_name, checkpoint_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +30,11 @@ class CheckpointInfo:
     model_config: str
     tokenizer: str = ""
     version: int = 1
+
+
+def folder_of(folder: Path, step: int) -> Path:
+    """Give the folder of a step's checkpoint."""
+    return folder / checkpoint_name(step)
 
 
 def checkpoints(folder: Path) -> tuple[Path, ...]:

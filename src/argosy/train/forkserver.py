@@ -3,7 +3,7 @@
 `python -m argosy.train.forkserver SOCKET` listens on a Unix socket, loads the modules that ranks need, and then gives
 every connection a child of its own (`train.nodeserver`), which forks that node's ranks. It says ServerListening and
 ServerReady (or ServerFailed) on standard output and ends, with all its children, when its standard input does:
-whoever started it is gone.
+whoever started it is gone. One that lingers keeps serving then as long as it has children.
 
 It must never start a thread, open a device or seed anything before it forks.
 """
@@ -36,6 +36,7 @@ from argosy.train.rankprocess import Entry, SignalPipe, die_with_parent, silence
 
 BACKLOG = 4096
 CHILD_END_S = 2.0
+LINGER_TICK_S = 0.5
 
 _OURS = "argosy"
 
@@ -70,8 +71,9 @@ def load_entry(entry: str, preload: Sequence[str]) -> Entry:
 class ForkServer:
     """Accepts connections and keeps count of the children that serve them."""
 
-    def __init__(self, path: Path, entry: Callable[[], Entry]) -> None:
+    def __init__(self, path: Path, entry: Callable[[], Entry], *, linger: bool = False) -> None:
         self._path = path
+        self._linger, self._orphaned = linger, False
         self._load = entry
         self._signals = SignalPipe((signal.SIGCHLD, signal.SIGTERM, signal.SIGINT))
         self._children: set[int] = set()
@@ -100,8 +102,13 @@ class ForkServer:
     def _serve_once(self, entry: Entry) -> bool:
         """Wait for one thing to happen; False when it is the end."""
         lifeline = sys.stdin.fileno()
-        readable, _, _ = select.select([lifeline, self._listener, self._signals.fileno()], [], [])
-        if lifeline in readable and not os.read(lifeline, 4096):
+        waiting = [self._listener, self._signals.fileno(), *([] if self._orphaned else [lifeline])]
+        readable, _, _ = select.select(waiting, [], [], LINGER_TICK_S if self._orphaned else None)
+        if self._orphaned:  # somebody else may have taken hold of the other end meanwhile
+            self._orphaned = bool(select.select([lifeline], [], [], 0)[0])
+        elif lifeline in readable and not os.read(lifeline, 4096):
+            self._orphaned = True
+        if self._orphaned and not (self._linger and self._children):
             return False
         if self._signals.fileno() in readable and self._signals.read() - {signal.SIGCHLD}:
             return False
@@ -166,11 +173,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("socket", type=Path, help="path of the Unix socket to listen on")
     parser.add_argument("--entry", default=DEFAULT_ENTRY, help="what a rank runs, module:function")
     parser.add_argument("--preload", default=",".join(DEFAULT_PRELOAD), help="modules to load before the first fork")
+    parser.add_argument("--linger", action="store_true", help="end after standard input only when no rank is left")
     parser.add_argument("--owns-directory", action="store_true", help="remove the socket's folder at the end")
     options = parser.parse_args(arguments)
     preload = tuple(filter(None, options.preload.split(",")))
     try:
-        code = ForkServer(options.socket, lambda: load_entry(options.entry, preload)).run()
+        code = ForkServer(options.socket, lambda: load_entry(options.entry, preload), linger=options.linger).run()
     except ArgosyError as error:
         _say(ServerFailed(text=str(error)))
         return error.exit_code

@@ -12,9 +12,10 @@ import torch.distributed as dist
 
 from argosy.comm.groups import join_world, seat_of
 from argosy.comm.traced import TracedClock
-from argosy.contracts.messages import Finished, Launch, Upward
+from argosy.contracts.messages import Finished, Launch, Note, Upward
 from argosy.model.config import read_config
 from argosy.train.build import build
+from argosy.train.leaving import LEFT_CODE
 from argosy.train.place import backend_of, clock_of, device_of, peak_memory_gb
 from argosy.train.refusal import check_runnable
 from argosy.train.trainer import Trainer
@@ -47,6 +48,10 @@ def run_rank(launch: Launch, rank: int, report: Callable[[Upward], None]) -> int
         clock.write(Path(launch.directory) / "trace")
     # Nobody leaves while a peer may still wait for him.
     dist.barrier()
-    report(Finished(step=step, memory_gb=peak_memory_gb(device)))
+    done = step >= launch.job.train.steps
+    if done:
+        report(Finished(step=step, memory_gb=peak_memory_gb(device)))
+    else:
+        report(Note(text=f"asked to leave: left after step {step}"))
     dist.destroy_process_group()
-    return 0
+    return 0 if done else LEFT_CODE

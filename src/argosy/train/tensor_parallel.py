@@ -19,6 +19,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from argosy.contracts.errors import BadInputError
+from argosy.model.cutting import uncut
 from argosy.model.shape import ModelShape
 from argosy.train.decoder import StageModel
 
@@ -47,15 +48,9 @@ def check_divides(shape: ModelShape, slices: int, degrees: Sequence[int] = ()) -
     slices: least common multiple of all TP degrees in the plan. degrees: those, to be named. Raises BadInputError
     naming every size that does not divide.
     """
-    sizes = {
-        "num_attention_heads": shape.num_heads,
-        "num_key_value_heads": shape.num_kv_heads,
-        "intermediate_size": shape.intermediate_size,
-        "vocab_size": shape.vocab_size,
-    }
-    wrong = [f"{name} {size}" for name, size in sizes.items() if size % slices]
+    wrong = [f"{name} {size}" for name, size in uncut(shape, slices).items()]
     if wrong:
-        allowed = [str(n) for n in range(1, slices) if all(size % n == 0 for size in sizes.values())]
+        allowed = [str(n) for n in range(1, slices) if not uncut(shape, n)]
         mixed = f" (degrees {' and '.join(map(str, degrees))} in one plan)" if slices not in degrees and degrees else ""
         raise BadInputError(
             f"{shape.name}: tensor parallelism {slices}{mixed} does not divide {', '.join(wrong)}; "

@@ -17,17 +17,22 @@ from argosy.contracts.errors import UserCodeError
 from argosy.contracts.messages import Launch, Ready, StepDone, Upward
 from argosy.train.build import Parts
 from argosy.train.data.tokens import TokenSet
+from argosy.train.leaving import Leaving
 from argosy.train.optimizer import learning_rate
 from argosy.train.saving import Saving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a step gave: mean loss per token of the global batch, gradient norm before clipping, learning rate used."""
+    """What a step gave: mean loss per token of the global batch, gradient norm before clipping, learning rate used.
+
+    leaves: a rank was asked to leave, so all do.
+    """
 
     loss: float
     norm: float
     rate: float
+    leaves: bool = False
 
 
 class Trainer:
@@ -40,9 +45,13 @@ class Trainer:
         self.tokens = TokenSet(launch.tokens, sequence_length=launch.plan.sequence_length)
         self.exchange, self.optimizer, self.pipeline = parts.exchange, parts.optimizer, parts.pipeline
         self.saving = Saving(launch, parts, seat.rank, device)
+        self.leaving = Leaving(watched=launch.save_on_stop)
 
     def run(self, report: Callable[[Upward], None], pid: int) -> int:
-        """Train from the newest checkpoint, or the start, to the last step. Gives the step reached."""
+        """Train from the newest checkpoint, or the start, to the last step, or until asked to leave.
+
+        Gives the step reached.
+        """
         first = step = self.saving.resume(report)
         self._start_clock()
         report(Ready(step=step, pid=pid))
@@ -53,9 +62,11 @@ class Trainer:
             if self.seat.rank == 0:
                 report(self._done(step, outcome, began_s, virtual_ms))
             late = step == first + 1  # the first step connects every pair of ranks
-            if self.saving.is_due(step):
+            if self.saving.is_due(step) or outcome.leaves:
                 self.saving.save(step, report)
                 late = True
+            if outcome.leaves:
+                return step
             if late:
                 # Took wall time that the emulated chips did not see.
                 self._start_clock()
@@ -66,7 +77,7 @@ class Trainer:
         self.exchange.begin(self.replica.microbatches)
         loss = self.pipeline.run(self._rows(step))
         self.exchange.finish()
-        loss_sum, norm = self._totals(loss)
+        loss_sum, norm, leaves = self._totals(loss)
         self._check_finite(step + 1, loss_sum, norm)
         self.clock.barrier()
         rate = learning_rate(self.spec, step)
@@ -76,7 +87,7 @@ class Trainer:
         if self.plan.zero_stage == 1 and self.plan.emulated:
             dist.barrier()
             self.clock.gathered()
-        return Outcome(loss=loss_sum, norm=norm, rate=rate)
+        return Outcome(loss=loss_sum, norm=norm, rate=rate, leaves=leaves)
 
     def _rows(self, step: int) -> torch.Tensor | None:
         """Read this replica's share of the step's batch; ranks in the middle of the pipeline need none."""
@@ -86,14 +97,15 @@ class Trainer:
         rows = self.tokens.rows(step, self.plan.global_batch_size, self.spec.seed, before, self.replica.sequences)
         return torch.from_numpy(rows).to(self.device)
 
-    def _totals(self, loss: torch.Tensor) -> tuple[float, float]:
-        """Sum loss and squared norm over all ranks: one small all-reduce that is also the step's barrier."""
-        mine = torch.zeros(2, dtype=torch.float64)
+    def _totals(self, loss: torch.Tensor) -> tuple[float, float, bool]:
+        """Sum loss, squared norm and wishes to leave over all ranks: a small all-reduce, also the step's barrier."""
+        mine = torch.zeros(3, dtype=torch.float64)
         mine[0] = loss.cpu().double() if self.pipeline.last and self.seat.tp_index == 0 else 0.0
         mine[1] = self.optimizer.squared_norm()
-        # On the host: some devices have no float64, and both numbers are wanted here at once.
+        mine[2] = float(self.leaving.asked)
+        # On the host: some devices have no float64, and all numbers are wanted here at once.
         dist.all_reduce(mine)
-        return float(mine[0]), float(mine[1]) ** 0.5
+        return float(mine[0]), float(mine[1]) ** 0.5, bool(mine[2])
 
     def _check_finite(self, step: int, loss: float, norm: float) -> None:
         """Stop before numbers that are none reach the parameters; all ranks see the same two and stop alike."""

@@ -43,7 +43,7 @@ def times(setting: Setting, chip_class: ChipClass, unit: int, way: Way) -> Alone
     """Time a real chip's own work on a unit, by the curve of its family."""
     fused = setting.program.fused_attention
     rates = rates_of(chip_class.chip, setting.precision, curve_of(chip_class.chip, setting.curves), fused=fused)
-    work = work_of(setting.shape, unit, setting.numerics, setting.split(way), fused=fused)
+    work = work_of(setting.cut_shape(way.tp), unit, setting.numerics, setting.split(way), fused=fused)
     recompute = way.recompute if 0 <= unit < setting.shape.num_layers else "none"
     return Alone(
         forward_ms=forward_ms(work, rates),
@@ -55,7 +55,7 @@ def times(setting: Setting, chip_class: ChipClass, unit: int, way: Way) -> Alone
 
 def emulated_times(setting: Setting, chip_class: ChipClass, unit: int, way: Way) -> Alone:
     """Time an emulated chip's own work: FLOPs / (peak x 0.8), or bytes / memory bandwidth where that is longer."""
-    chip, shape, split = chip_class.chip, setting.shape, setting.split(way)
+    chip, shape, split = chip_class.chip, setting.cut_shape(way.tp), setting.split(way)
     flops_per_ms = chip.tflops[setting.precision] * 1e9 * EMULATED_EFFICIENCY * way.tp
     forward = split.tokens * forward_flops_per_token(shape, unit, setting.sequence_length) / flops_per_ms
     backward = (

@@ -9,13 +9,13 @@ import math
 from dataclasses import dataclass
 
 from argosy.contracts.fleet import Chip, ChipClass
-from argosy.contracts.plan import GRADIENT_BYTES
 from argosy.model.memory import boundary_bytes, rank_parameters_apart
 from argosy.plan.costs.alone import Alone, alone
 from argosy.plan.costs.curves import wire_efficiency
-from argosy.plan.costs.inside import context_ms, expert_ms, gather_ms, tensor_ms
+from argosy.plan.costs.inside import context_ms, expert_ms, tensor_ms
 from argosy.plan.costs.measured import Measured, profile_for
-from argosy.plan.costs.setting import Setting, Way
+from argosy.plan.costs.setting import NO_SHARDS, Setting, Shards, Way
+from argosy.plan.costs.sharding import beside
 
 # Part of an exchange that shows although it runs beside the products that it belongs to, for both need the chip.
 SHOWN_BESIDE = 0.75
@@ -64,11 +64,11 @@ def missing_peak(chip: Chip, precision: str) -> str:
     return f"{chip.name} has no {precision} peak in the catalogue; {hint}"
 
 
-def unit_cost(setting: Setting, chip_class: ChipClass, unit: int, way: Way, weight_shards: int = 1) -> UnitCost:
+def unit_cost(setting: Setting, chip_class: ChipClass, unit: int, way: Way, shards: Shards = NO_SHARDS) -> UnitCost:
     """Time one micro-batch through a unit: as measured where the chip has a profile, else by its roofline.
 
-    weight_shards: ranks that share the unit's weights and gather them before use (ZeRO-3). The chip must have a peak
-    for the precision.
+    shards: ranks that share gradients, and scatter them (ZeRO-2), and weights, and gather them before use (ZeRO-3). The
+    chip must have a peak for the precision.
     """
     measured = profile_for(setting.measured, chip_class)
     if measured:
@@ -77,7 +77,8 @@ def unit_cost(setting: Setting, chip_class: ChipClass, unit: int, way: Way, weig
         found = with_exchanges(setting, chip_class, unit, way, alone(setting, chip_class, unit, way))
     if found is IMPOSSIBLE:
         return found
-    found = with_gathers(setting, chip_class, unit, way, found, weight_shards)
+    forward_ms, backward_ms = beside(setting, chip_class, unit, way, shards, (found.forward_ms, found.backward_ms))
+    found = UnitCost(forward_ms=forward_ms, backward_ms=backward_ms, weight_ms=found.weight_ms)
     if not math.isfinite(found.forward_ms + found.backward_ms):
         return impossible(setting, f"{chip_class.name}: {way} takes forever: its network or its peak is 0")
     return found
@@ -110,7 +111,7 @@ def with_exchanges(setting: Setting, chip_class: ChipClass, unit: int, way: Way,
     blocks' inputs gathered once more in backward, beside products. A CP ring runs beside attention: what takes longer
     than that shows; backward passes it twice. A recomputed layer repeats its forward's exchanges.
     """
-    told = (setting.shape, setting.numerics, chip_class, unit, setting.split(way))
+    told = (setting.cut_shape(way.tp), setting.numerics, chip_class, unit, setting.split(way))
     reached, layer = wire_efficiency(chip_class), 0 <= unit < setting.shape.num_layers
     tensor = tensor_ms(*told) / reached
     inline = tensor * (SHOWN_BESIDE if setting.program.overlapped else 1.0) + expert_ms(*told) / reached
@@ -125,22 +126,6 @@ def with_exchanges(setting: Setting, chip_class: ChipClass, unit: int, way: Way,
     )
 
 
-def with_gathers(
-    setting: Setting, chip_class: ChipClass, unit: int, way: Way, cost: UnitCost, weight_shards: int
-) -> UnitCost:
-    """Add what gathering shared weights takes longer than the work that it runs beside; backward scatters gradients."""
-    if weight_shards == 1:
-        return cost
-    split = setting.split(way)
-    gather = gather_ms(setting.shape, setting.numerics, chip_class, unit, split, weight_shards)
-    gather /= wire_efficiency(chip_class)
-    return UnitCost(
-        forward_ms=max(cost.forward_ms, gather),
-        backward_ms=max(cost.backward_ms, 2 * gather),
-        weight_ms=cost.weight_ms,
-    )
-
-
 def update_ms(setting: Setting, chip_class: ChipClass, units: tuple[int, ...], way: Way, shards: int) -> float:
     """Time the optimizer's step of a stage's units, sharded over so many ranks; an expert's over EP times fewer.
 
@@ -150,20 +135,7 @@ def update_ms(setting: Setting, chip_class: ChipClass, units: tuple[int, ...], w
     if measured:
         asked = (chip_class.chip.name, setting.precision, setting.sequence_length)
         return sum(measured.update_ms(*asked, setting.layout(unit, way)) for unit in units) / shards
-    parts = [rank_parameters_apart(setting.shape, unit, way.tp, way.ep) for unit in units]
+    parts = [rank_parameters_apart(setting.cut_shape(way.tp), unit, way.tp, way.ep) for unit in units]
     owned = sum(everywhere / shards + experts / max(1, shards // way.ep) for everywhere, experts in parts)
     bandwidth = chip_class.chip.memory_gbytes_s or PLAIN_MEMORY_GBYTES_S
     return owned * UPDATE_BYTES / (bandwidth * 1e6)
-
-
-def gradient_bytes(setting: Setting, unit: int) -> tuple[float, float]:
-    """Give the bytes of a unit's gradients, all ranks together: of what every EP rank has, and of experts.
-
-    Worked out once for like layers.
-    """
-    like = setting.kind(unit)
-    key = ("gradients", like)
-    if key not in setting.tables:
-        setting.tables[key] = [n * GRADIENT_BYTES for n in rank_parameters_apart(setting.shape, like)]
-    everywhere, experts = setting.tables[key]
-    return float(everywhere), float(experts)

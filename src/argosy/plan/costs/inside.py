@@ -1,11 +1,11 @@
-"""What the chips of one stage send one another for a unit: TP, CP and EP exchanges, and gathered weights.
+"""What the chips of one stage send one another for a unit: TP, CP and EP exchanges, and rings that gather or scatter.
 
 Rings over the scale-up link while a group stays in its node, over its chips' network ports where it does not. Must not
 know pipelines or other stages.
 """
 
 from argosy.contracts.fleet import ChipClass
-from argosy.model.memory import Split, boundary_bytes, rank_parameters
+from argosy.model.memory import Split, boundary_bytes
 from argosy.model.numerics import Numerics
 from argosy.model.shape import ModelShape
 from argosy.plan.costs.links import SCALE_UP_ONE_WAY_MS, SITE_ONE_WAY_MS, all_reduce_ms, chip_gbps, scale_up_gbytes_s
@@ -78,18 +78,16 @@ def layers_of(shape: ModelShape, unit: int) -> int:
     return 1 if unit < shape.num_layers else shape.mtp_modules
 
 
-def gather_ms(
-    shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit: int, split: Split, shards: int
-) -> float:
-    """Time the gathering of a unit's weights from all that share them (ZeRO-3), as a ring; scattering takes as long.
+def passed_ms(chip_class: ChipClass, stride: int, shards: int, sent_bytes: float) -> float:
+    """Time a gather among so many ranks, or a scatter, as a ring in which each sends so many bytes.
 
-    A collective library sends over the ports of all members in a node at once, so where members are in several nodes
-    the ring has all those ports (nccl-tests, PERFORMANCE.md: bus bandwidth); few of its edges leave a node.
+    stride: ranks of a node that go round other rings: members lie so many chips apart. A collective library sends over
+    the ports of all members in a node at once, so where members are in several nodes the ring has all those ports
+    (nccl-tests, PERFORMANCE.md: bus bandwidth); few of its edges leave a node.
     """
-    if shards == 1:
+    if shards == 1 or sent_bytes <= 0:
         return 0.0
-    sent_bytes = rank_parameters(shape, unit, split.tp, split.ep) * numerics.compute_bytes * (shards - 1) / shards
-    near = min(shards, max(1, chip_class.chips_per_node // split.tp))
+    near = min(shards, max(1, chip_class.chips_per_node // stride))
     rate, nodes = scale_up_gbytes_s(chip_class), -(-shards // near)
     if nodes == 1:
         return _sent_ms(sent_bytes, rate) + (shards - 1) * SCALE_UP_ONE_WAY_MS

@@ -5,8 +5,10 @@ Uses what the fleet says (NICs, scale-up links, long links) and a few stated con
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import ChipClass, LongLink
@@ -19,6 +21,8 @@ SITE_ONE_WAY_MS = 0.005
 # What a chip without a stated scale-up link is given: PCIe 4.0 x16, about 25 of 32 GB/s after framing.
 PLAIN_SCALE_UP_GBYTES_S = 25.0
 GBITS_PER_GBYTE = 8
+# So many ways between sites, and rings through them, are looked up once.
+ROUTES_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +105,12 @@ def ring_wire(holders: Sequence[Holder], links: Sequence[LongLink]) -> Wire:
 
 
 def long_wire(sites: Sequence[str], holders: Sequence[Holder], links: Sequence[LongLink]) -> Wire:
-    """Find the slowest long link of a ring through sites, no faster than the NICs of the nodes at either end."""
-    joined = [find_link(a, b, links) for a, b in neighbours(sites)]
-    slowest = min(joined, key=lambda link: link.gbps)
+    """Find the long link that holds a ring through sites up, no faster than the NICs of the nodes at either end.
+
+    A ring that shares a link with itself sends more over it (`ring_passes`). Its delay is that of the longest way from
+    one site to the next. Named after the link, and what it is not of it.
+    """
+    link, _ = ring_crossing(tuple(sites), tuple(links))
     nics = min(
         sum(
             c.nic_gbps * c.nodes
@@ -111,9 +118,33 @@ def long_wire(sites: Sequence[str], holders: Sequence[Holder], links: Sequence[L
         )
         for s in sites
     )
-    gbps = min(slowest.gbps, nics)
-    delay_ms = max(link.one_way_ms for link in joined)
-    return Wire(name=link_name(slowest), gbps=gbps, one_way_ms=delay_ms, shared=True, long_link=True)
+    gbps = min(link.gbps, nics)
+    delay_ms = max(sum(one.one_way_ms for one in route(a, b, links)) for a, b in neighbours(sites))
+    name = link_name(link)
+    name += f" {gbps:.4g}G" if gbps < link.gbps else ""
+    name += f" {delay_ms:.4g}ms" if delay_ms > link.one_way_ms else ""
+    return Wire(name=name, gbps=gbps, one_way_ms=delay_ms, shared=True, long_link=True)
+
+
+def ring_passes(sites: Sequence[str], links: Sequence[LongLink]) -> int:
+    """Count how often a ring through sites sends its bytes over its slowest link, in one direction.
+
+    Once in one site, and where every two neighbours of the ring have a link of their own.
+    """
+    return ring_crossing(tuple(sites), tuple(links))[1] if len(sites) > 1 else 1
+
+
+@lru_cache(maxsize=ROUTES_KEPT)
+def ring_crossing(sites: tuple[str, ...], links: tuple[LongLink, ...]) -> tuple[LongLink, int]:
+    """Find the link that takes longest for a ring through sites, in their order, and its passes in one direction."""
+    passes: Counter[tuple[LongLink, str]] = Counter()
+    for start, end in zip(sites, (*sites[1:], sites[0]), strict=True):
+        place = start
+        for link in route(start, end, links):
+            passes[link, place] += 1
+            place = beyond(link, place)
+    (link, _), count = max(passes.items(), key=lambda item: item[1] / item[0][0].gbps)
+    return link, count
 
 
 def neighbours(sites: Sequence[str]) -> list[tuple[str, str]]:
@@ -135,9 +166,13 @@ def ring_hops(members: int, sites: int) -> int:
 
 
 def can_join(sites: Iterable[str], links: Sequence[LongLink]) -> bool:
-    """Tell whether a ring through sites has all the long links that it needs."""
-    have = {frozenset(link.between) for link in links}
-    return all(frozenset(pair) in have for pair in neighbours(sorted(set(sites))))
+    """Tell whether a ring can go through sites: whether long links lead from each to the next, through others if so."""
+    return all(_route(a, b, tuple(links)) is not None for a, b in neighbours(sorted(set(sites))))
+
+
+def has_link(site: str, other: str, links: Iterable[LongLink]) -> bool:
+    """Tell whether two sites have a long link of their own."""
+    return any(set(link.between) == {site, other} for link in links)
 
 
 def find_link(site: str, other: str, links: Sequence[LongLink]) -> LongLink:
@@ -146,6 +181,44 @@ def find_link(site: str, other: str, links: Sequence[LongLink]) -> LongLink:
     if not found:
         raise BadInputError(f"no long link between {site} and {other}; add one to long_links of the fleet file")
     return max(found, key=lambda link: link.gbps)
+
+
+def route(site: str, other: str, links: Sequence[LongLink]) -> tuple[LongLink, ...]:
+    """Find the way from one site to another over long links: the fewest, of several ways the widest, then the shortest.
+
+    Raises BadInputError where none leads there.
+    """
+    found = _route(site, other, tuple(links))
+    if found is None:
+        raise BadInputError(f"no long link leads from {site} to {other}; add one to long_links of the fleet file")
+    return found
+
+
+@lru_cache(maxsize=ROUTES_KEPT)
+def _route(site: str, other: str, links: tuple[LongLink, ...]) -> tuple[LongLink, ...] | None:
+    reached: dict[str, tuple[LongLink, ...]] = {site: ()}
+    farthest = dict(reached)
+    while farthest and other not in reached:
+        found: dict[str, tuple[LongLink, ...]] = {}
+        for place, path in farthest.items():
+            for link in links:
+                target = beyond(link, place) if place in link.between else place
+                if target in reached:
+                    continue
+                longer = (*path, link)
+                found[target] = max(found.get(target, longer), longer, key=_width)
+        reached |= found
+        farthest = found
+    return reached.get(other)
+
+
+def _width(path: tuple[LongLink, ...]) -> tuple[float, float]:
+    return min(link.gbps for link in path), -sum(link.one_way_ms for link in path)
+
+
+def beyond(link: LongLink, site: str) -> str:
+    """Name the other end of a link."""
+    return link.between[1] if site == link.between[0] else link.between[0]
 
 
 def link_name(link: LongLink) -> str:

@@ -6,7 +6,7 @@ Adds up `model.memory` for a place in a pipeline; a plan that does not fit is ne
 from dataclasses import dataclass
 
 from argosy.contracts.fleet import ChipClass
-from argosy.contracts.plan import EMBEDDING
+from argosy.contracts.plan import EMBEDDING, GRADIENT_BYTES
 from argosy.model.memory import (
     activation_bytes,
     boundary_bytes,
@@ -23,8 +23,10 @@ GB = 1e9
 # library's buffers among it.
 FRAGMENTATION = 0.04
 RUNTIME_GB = 1.0
-# With ZeRO-3, units whose weights are whole at a time: the one at work and the next.
+# With ZeRO-3, units whose weights are whole at a time: the one at work and the next. With ZeRO-2 and 3, those whose
+# gradients are: as they were made, and as they are sent.
 GATHERED_UNITS = 2
+WHOLE_GRADIENTS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ def state_gb(setting: Setting, unit: int, holding: Holding) -> float:
     state_key = ("state", unit, way.tp, way.ep, holding.shards)
     if state_key not in setting.tables:
         setting.tables[state_key] = state_bytes(
-            setting.shape,
+            setting.cut_shape(way.tp),
             unit,
             setting.numerics,
             tp=way.tp,
@@ -83,18 +85,21 @@ def kept_bytes(setting: Setting, chip_class: ChipClass, unit: int, way: Way) -> 
         asked = (chip_class.chip.name, setting.precision, setting.sequence_length, setting.layout(unit, way))
         if (seen := measured.activation_bytes(*asked)) is not None:
             return seen
-    return activation_bytes(setting.shape, unit, setting.numerics, setting.split(way), way.recompute)
+    return activation_bytes(setting.cut_shape(way.tp), unit, setting.numerics, setting.split(way), way.recompute)
 
 
 def workspace_gb(setting: Setting, unit: int, holding: Holding) -> float:
     """Give what a unit needs besides while it runs backward; 10^9 bytes."""
     way = holding.way
-    key = ("workspace", unit, way, holding.weight_shards > 1)
+    key = ("workspace", unit, way, holding.gradient_shards > 1, holding.weight_shards > 1)
     if key not in setting.tables:
-        work_bytes = workspace_bytes(setting.shape, unit, setting.numerics, setting.split(way), way.recompute)
+        shape, numerics = setting.cut_shape(way.tp), setting.numerics
+        work_bytes = workspace_bytes(shape, unit, numerics, setting.split(way), way.recompute)
+        whole = rank_parameters(shape, unit, way.tp, way.ep)
+        if holding.gradient_shards > 1:
+            work_bytes += WHOLE_GRADIENTS * whole * (numerics.compute_bytes + GRADIENT_BYTES)
         if holding.weight_shards > 1:
-            whole = rank_parameters(setting.shape, unit, way.tp, way.ep)
-            work_bytes += GATHERED_UNITS * whole * setting.numerics.compute_bytes
+            work_bytes += GATHERED_UNITS * whole * numerics.compute_bytes
         setting.tables[key] = with_gaps(work_bytes)
     amount: float = setting.tables[key]
     return amount
@@ -106,13 +111,14 @@ def ends_gb(setting: Setting, chip_class: ChipClass, first: bool, last: bool, ho
     work = max(workspace_gb(setting, layer, holding) for layer in set(setting.kinds))
     if first:
         total += unit_gb(setting, chip_class, EMBEDDING, holding)
+        work = max(work, workspace_gb(setting, EMBEDDING, holding))
     if last:
         head = setting.shape.num_layers
         total += unit_gb(setting, chip_class, head, holding)
         work = max(work, workspace_gb(setting, head, holding))
     if last and not first:
         copied = copied_embedding_bytes(
-            setting.shape,
+            setting.cut_shape(holding.way.tp),
             setting.numerics,
             tp=holding.way.tp,
             optimizer_shards=holding.optimizer_shards,

@@ -4,11 +4,14 @@ Argosy's own trainer is one of several; plans for others and published runs of t
 Pure constants; it must not know chips.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import TRAINER_PROGRAM
 from argosy.model import numerics
+from argosy.model.cutting import padded_vocabulary, uncut
 from argosy.model.numerics import Numerics
+from argosy.model.shape import ModelShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +20,9 @@ class Program:
 
     numerics: bytes it keeps; None: Argosy's trainer's, by precision. sequence_parallel: norms and residuals are cut
     inside a TP group. fused_attention: scores are never written to memory, and masked halves are skipped.
-    overlapped: exchanges inside a TP group run beside the products that they belong to.
+    overlapped: exchanges inside a TP group run beside the products that they belong to. vocabulary_multiple: the
+    vocabulary is padded to a multiple of so many x TP; 0: never. copies_keys: TP ranks that share a head of keys hold
+    a copy each.
     """
 
     name: str
@@ -25,18 +30,50 @@ class Program:
     sequence_parallel: bool = False
     fused_attention: bool = True
     overlapped: bool = False
+    vocabulary_multiple: int = 0
+    copies_keys: bool = False
+
+    def cut(self, shape: ModelShape, tp: int) -> ModelShape:
+        """Give a model as a TP degree cuts it: with its vocabulary padded, where the program pads."""
+        return replace(shape, vocab_size=padded_vocabulary(shape.vocab_size, self.vocabulary_multiple, tp))
+
+    def can_cut(self, shape: ModelShape, tp: int, *, pads_vocabulary: bool, copies_keys: bool) -> bool:
+        """Whether it cuts a model by a TP degree, kept from padding or from copies where those are False."""
+        pads = pads_vocabulary and self.vocabulary_multiple > 0
+        return not uncut(shape, tp, pads_vocabulary=pads, copies_keys=copies_keys and self.copies_keys)
 
 
+# What Megatron-LM pads to unless told otherwise (`--make-vocab-size-divisible-by`).
+VOCABULARY_MULTIPLE = 128
 TRAINER = Program(name=TRAINER_PROGRAM)
 # Megatron-LM as of arXiv 2205.05198.
-MEGATRON_2022 = Program(name="megatron-2022", numerics=numerics.MEGATRON, sequence_parallel=True, fused_attention=False)
+MEGATRON_2022 = Program(
+    name="megatron-2022",
+    numerics=numerics.MEGATRON,
+    sequence_parallel=True,
+    fused_attention=False,
+    vocabulary_multiple=VOCABULARY_MULTIPLE,
+)
 # Megatron Core since, which torchtitan and FlagScale are near: what plans for other frameworks are timed as.
-MEGATRON_CORE = Program(name="megatron-core", numerics=numerics.MEGATRON_CORE, sequence_parallel=True)
+MEGATRON_CORE = Program(
+    name="megatron-core",
+    numerics=numerics.MEGATRON_CORE,
+    sequence_parallel=True,
+    vocabulary_multiple=VOCABULARY_MULTIPLE,
+    copies_keys=True,
+)
+PRECISIONS = ("fp32", "bf16")
 
 
 def program_for(precision: str, *, own: bool) -> Program:
     """Say what program to plan for: Megatron Core stands for all frameworks, unless only the trainer will do.
 
-    own: only the trainer's plans are wanted, or times were measured with it. Nobody else trains in fp32.
+    own: only the trainer's plans are wanted, or times were measured with it. Nobody else trains in fp32. Raises
+    BadInputError for a precision whose times and bytes nobody here knows, fp8 among them.
     """
+    if precision not in PRECISIONS:
+        raise BadInputError(
+            f"precision {precision!r}: plans are priced in {' and '.join(PRECISIONS)} alone; "
+            "`--set train.precision=bf16` plans the same job in bf16"
+        )
     return TRAINER if own or precision != "bf16" else MEGATRON_CORE

@@ -10,8 +10,9 @@ from functools import cached_property
 
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import GRADIENT_BYTES, Exchange, Gather, Wire
+from argosy.model.memory import rank_parameters_apart
 from argosy.network.exchanges import by_phases
-from argosy.plan.costs.links import Holder, ring_bytes, ring_hops, ring_wire
+from argosy.plan.costs.links import Holder, ring_bytes, ring_hops, ring_passes, ring_wire
 from argosy.plan.costs.setting import Setting as Setting
 
 
@@ -67,6 +68,11 @@ class Ring:
         return sorted({one.site for one in self.held})
 
     @property
+    def tp(self) -> int:
+        """The largest TP degree of its holders."""
+        return max(one.holder.tp for one in self.held)
+
+    @property
     def across(self) -> bool:
         """Whether it goes by phases."""
         return self.hierarchical and len(self.sites) > 1
@@ -88,25 +94,27 @@ class Ring:
         return (self.wire, *(inner.wire for inner in self.inner)) if self.across else (self.wire,)
 
     def exchange(self, unit: int, gradient_bytes: tuple[float, float], zero_stage: int) -> Exchange:
-        """Make a unit's exchange; with ZeRO half goes before the update, and half after with parameters' bytes.
+        """Make a unit's exchange: what is sent once a step (`parts_of_ring`), parameters' bytes after the update.
 
         By phases only the sums cross, before the update, and each site gathers what it shards. gradient_bytes: of what
         every EP rank has, and of experts.
         """
-        passed = passed_bytes(self.held, gradient_bytes)
+        passes = ring_passes(self.sites, self.links)
+        passed = passed_bytes(self.held, gradient_bytes) * passes
         count, halves = sum(one.count * one.copies for one in self.held), 2 if zero_stage else 1
         weight = self.weight_bytes / GRADIENT_BYTES if zero_stage else 0.0
+        summed, gathered = parts_of_ring(zero_stage)
         flat = Exchange(
             unit=unit,
             members=tuple(member for member, _ in self.members),
             wire=self.wire.name,
-            wire_bytes=passed / halves,
-            gather_bytes=passed / 2 * weight,
+            wire_bytes=passed * summed,
+            gather_bytes=passed * gathered * weight,
             hops=-(-ring_hops(count, len(self.sites)) // halves),
         )
         if not self.across:
             return flat
-        sums = passed_bytes(self.held, gradient_bytes, len(self.sites))
+        sums = passed_bytes(self.held, gradient_bytes, len(self.sites)) * passes
         inside = [self.gather(inner, passed_bytes(inner.held, gradient_bytes) / 2) for inner in self.inner]
         return by_phases(flat, sums, inside, self.wires, sites=len(self.sites), gathered=weight)
 
@@ -131,6 +139,28 @@ def make_ring(
     return Ring(
         wire=wire, held=tuple(held), members=members, hierarchical=hierarchical, links=links, weight_bytes=weight_bytes
     )
+
+
+def gradient_bytes(setting: Setting, unit: int, tp: int = 1) -> tuple[float, float]:
+    """Give the bytes of a unit's gradients, all ranks together: of what every EP rank has, and of experts.
+
+    tp: degree that pads the vocabulary. Worked out once for like layers.
+    """
+    like = setting.kind(unit)
+    key = ("gradients", like, tp)
+    if key not in setting.tables:
+        setting.tables[key] = [n * GRADIENT_BYTES for n in rank_parameters_apart(setting.cut_shape(tp), like)]
+    everywhere, experts = setting.tables[key]
+    return float(everywhere), float(experts)
+
+
+def parts_of_ring(zero_stage: int) -> tuple[float, float]:
+    """Say what part of a ring all-reduce a step sends before its update, and what part after it.
+
+    ZeRO-1 scatters the sums, and gathers what it updated. ZeRO-2 scatters in every micro-batch instead, ZeRO-3 gathers
+    there too (`costs.sharding`): both are in the stages' times.
+    """
+    return ((1.0, 0.0), (0.5, 0.5), (0.0, 0.5), (0.0, 0.0))[zero_stage]
 
 
 def passed_bytes(held: Sequence[Held], gradient_bytes: tuple[float, float], sites: int = 0) -> float:

@@ -57,6 +57,20 @@ class Setting:
         """FLOPs of training on one token, forward and backward, no recompute."""
         return train_flops_per_token(self.shape, self.sequence_length)
 
+    def cut_shape(self, tp: int) -> ModelShape:
+        """Give the model as a TP degree cuts it: with its vocabulary padded, where the program pads."""
+        key = ("shape", tp)
+        if key not in self.tables:
+            self.tables[key] = self.program.cut(self.shape, tp)
+        shape: ModelShape = self.tables[key]
+        return shape
+
+    def can_cut(self, tp: int, *, pads_vocabulary: bool, copies_keys: bool) -> bool:
+        """Whether the program cuts model and sequences by a TP degree; it may also be kept from padding and copies."""
+        if self.program.sequence_parallel and self.sequence_length % tp:
+            return False
+        return self.program.can_cut(self.shape, tp, pads_vocabulary=pads_vocabulary, copies_keys=copies_keys)
+
     def layout(self, unit: int, way: "Way") -> Layout:
         """Name a unit laid out one way as profiles do; only layers are recomputed."""
         recompute = way.recompute if 0 <= unit < self.shape.num_layers else "none"
@@ -72,6 +86,28 @@ class Setting:
             ep=way.ep,
             sequence_parallel=self.program.sequence_parallel,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Over how many ranks optimizer, gradients and weights are cut."""
+
+    optimizer: int = 1
+    gradient: int = 1
+    weight: int = 1
+
+    @property
+    def passed(self) -> "Shards":
+        """What of it is sent in every micro-batch; the optimizer's share is not."""
+        return Shards(gradient=self.gradient, weight=self.weight)
+
+
+NO_SHARDS = Shards()
+
+
+def shards_of(zero_stage: int, ranks: int) -> Shards:
+    """Say what a ZeRO stage cuts over so many ranks."""
+    return Shards(*(ranks if zero_stage >= stage else 1 for stage in (1, 2, 3)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ from typing import TypeVar
 import numpy as np
 
 from argosy.contracts.fleet import ChipClass
-from argosy.plan.costs.cost import UnitCost, gradient_bytes, unit_cost
+from argosy.plan.costs.cost import UnitCost, unit_cost
 from argosy.plan.costs.memory import Holding, ends_gb, state_gb, unit_gb
-from argosy.plan.costs.setting import Setting, Way
+from argosy.plan.costs.rings import gradient_bytes
+from argosy.plan.costs.setting import NO_SHARDS, Setting, Shards, Way
 from argosy.plan.pipelines.partition import Floats
 
 Worked = TypeVar("Worked")
@@ -44,20 +45,6 @@ class PlaceSums:
     kept_gb: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Shards:
-    """Over how many ranks optimizer, gradients and weights are cut."""
-
-    optimizer: int = 1
-    gradient: int = 1
-    weight: int = 1
-
-
-def shards_of(zero_stage: int, ranks: int) -> Shards:
-    """Say what a ZeRO stage cuts over so many ranks."""
-    return Shards(*(ranks if zero_stage >= stage else 1 for stage in (1, 2, 3)))
-
-
 def worked(setting: Setting, key: object, work: Callable[[], Worked]) -> Worked:
     """Work something out once for a setting."""
     if key not in setting.tables:
@@ -66,26 +53,24 @@ def worked(setting: Setting, key: object, work: Callable[[], Worked]) -> Worked:
     return found
 
 
-def unit_times(setting: Setting, place: ChipClass, unit: int, way: Way, weight_shards: int = 1) -> UnitCost:
+def unit_times(setting: Setting, place: ChipClass, unit: int, way: Way, shards: Shards = NO_SHARDS) -> UnitCost:
     """Time a unit once."""
-    key = ("unit", place.name, unit, way, weight_shards)
-    return worked(setting, key, lambda: unit_cost(setting, place, unit, way, weight_shards))
+    key = ("unit", place.name, unit, way, shards)
+    return worked(setting, key, lambda: unit_cost(setting, place, unit, way, shards))
 
 
-def layer_sums(setting: Setting, place: ChipClass, way: Way, weight_shards: int = 1) -> LayerSums:
+def layer_sums(setting: Setting, place: ChipClass, way: Way, shards: Shards = NO_SHARDS) -> LayerSums:
     """Sum what layers cost on a class."""
-    return worked(
-        setting, ("layers", place.name, way, weight_shards), lambda: _layer_sums(setting, place, way, weight_shards)
-    )
+    return worked(setting, ("layers", place.name, way, shards), lambda: _layer_sums(setting, place, way, shards))
 
 
 def place_sums(
-    setting: Setting, place: ChipClass, laid: Way, recomputes: tuple[str, ...], weight_shards: int = 1
+    setting: Setting, place: ChipClass, laid: Way, recomputes: tuple[str, ...], shards: Shards = NO_SHARDS
 ) -> PlaceSums:
     """Stack what layers cost on a class by way to recompute."""
 
     def work() -> PlaceSums:
-        rows = [layer_sums(setting, place, replace(laid, recompute=way), weight_shards) for way in recomputes]
+        rows = [layer_sums(setting, place, replace(laid, recompute=way), shards) for way in recomputes]
         return PlaceSums(
             forward_ms=rows[0].forward_ms,
             weight_ms=rows[0].weight_ms,
@@ -94,11 +79,11 @@ def place_sums(
             kept_gb=np.stack([row.kept_gb for row in rows]),
         )
 
-    return worked(setting, ("place", place.name, laid, recomputes, weight_shards), work)
+    return worked(setting, ("place", place.name, laid, recomputes, shards), work)
 
 
-def _layer_sums(setting: Setting, place: ChipClass, way: Way, weight_shards: int) -> LayerSums:
-    costs = {kind: unit_times(setting, place, kind, way, weight_shards) for kind in set(setting.kinds)}
+def _layer_sums(setting: Setting, place: ChipClass, way: Way, shards: Shards) -> LayerSums:
+    costs = {kind: unit_times(setting, place, kind, way, shards) for kind in set(setting.kinds)}
     kept = {kind: _kept_gb(setting, place, kind, way) for kind in costs}
     return LayerSums(
         forward_ms=_sums([costs[kind].forward_ms for kind in setting.kinds]),

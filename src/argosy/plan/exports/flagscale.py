@@ -94,6 +94,8 @@ def _check(grid: Grid) -> None:
     for refused, what, allowed in refusals:
         if refused:
             raise grid.refused(what, allowed)
+    for tp in sorted({stage.tp for stage in stages}):
+        grid.check_cut(tp, pads_vocabulary=True, copies_keys=False)
 
 
 def _meshes(grid: Grid) -> list[Mesh]:

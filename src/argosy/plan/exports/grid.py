@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import TRAINER_PROGRAM, Plan, Replica, Stage
+from argosy.model.cutting import uncut
 from argosy.model.shape import ModelShape
 from argosy.plan.timing.check import check_plan
 
@@ -61,6 +62,14 @@ class Grid:
             shown = " and ".join(f"TP {tp}" + (f" CP {cp}" if cp > 1 else "") for tp, cp in degrees)
             raise self.refused(f"stages have {shown}", "one TP and one CP degree for all stages")
         return degrees[0]
+
+    def check_cut(self, tp: int, *, pads_vocabulary: bool, copies_keys: bool) -> None:
+        """Refuse a TP degree that the framework can't cut the model by, naming the sizes (`model.cutting.uncut`)."""
+        sizes = uncut(self.shape, tp, pads_vocabulary=pads_vocabulary, copies_keys=copies_keys)
+        if sizes:
+            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            allowed = [n for n in range(1, tp) if not uncut(self.shape, n)]
+            raise self.refused(f"TP {tp} on {told}", f"degrees that divide them, here {', '.join(map(str, allowed))}")
 
     def refused(self, what: str, allowed: str) -> BadInputError:
         """Make the error that says what of the plan stands in the way, and what the framework can say."""

@@ -66,12 +66,10 @@ def plan_arguments(grid: Grid) -> Arguments:
 
 
 def _check_divides(grid: Grid, tp: int, cp: int) -> None:
-    """Refuse degrees that Megatron-LM can't cut heads, experts or sequences by."""
+    """Refuse degrees that Megatron-LM can't cut the model, its experts or its sequences by."""
+    grid.check_cut(tp, pads_vocabulary=True, copies_keys=True)
     shape, tokens = grid.shape, grid.plan.sequence_length
-    heads, groups = shape.num_heads, shape.num_heads if shape.latent else shape.num_kv_heads
     refusals = (
-        (heads % tp, f"TP {tp} on {heads} heads", "TP degrees that divide them"),
-        (groups % tp and tp % groups, f"TP {tp} on {groups} heads of keys", "TP degrees that divide them, or they it"),
         (cp > 1 and tokens % (2 * cp), f"CP {cp} on {tokens} tokens", "CP degrees whose double divides them"),
         (tokens % (tp * cp), f"TP {tp} on {tokens // cp} tokens", "TP degrees that divide them (sequence parallelism)"),
         (shape.experts and shape.experts.count % grid.ep, f"EP {grid.ep}", "EP degrees that divide the experts"),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from argosy.contracts.errors import BadInputError
 from argosy.model.shape import Experts, LatentAttention, ModelShape
+from argosy.plan.costs.program import VOCABULARY_MULTIPLE
 
 Arguments = dict[str, str | int | float | bool]
 """Name without dashes in front -> value; true stands for a flag without one. Kept in the order they are written in."""
@@ -38,6 +39,7 @@ def model_arguments(shape: ModelShape, sequence_length: int, tool: str) -> Argum
         "seq-length": sequence_length,
         "max-position-embeddings": shape.learned_positions or max(sequence_length, shape.max_positions),
         "vocab-size": shape.vocab_size,
+        "make-vocab-size-divisible-by": VOCABULARY_MULTIPLE,
         **_position_arguments(shape, tool),
         **_window_arguments(shape),
         "normalization": "RMSNorm" if shape.norm == "rms" else "LayerNorm",

@@ -23,6 +23,9 @@ SCHEDULES = {
 DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
 LLAMA3_KEYS = ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
+# What torchtitan sends without a pipeline more often than plans with these ZeRO stages count.
+SENT_OFTEN = {0: "Gradients are summed", 1: "Weights are gathered and gradients summed", 2: "Weights are gathered"}
+
 ENTROPY = "CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec))"
 
 Fields = dict[str, object]
@@ -60,10 +63,9 @@ def export_torchtitan(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] 
 def _head(grid: Grid, flavor: Flavor, full: bool) -> list[str]:
     plan = grid.plan
     notes = [*expectation(plan), *class_notes(grid)]
-    if grid.places == 1 and grid.microbatches > 1 and grid.dp > 1:
-        notes.append(
-            f"Gradients are summed after each of {grid.microbatches} micro-batches; the plan counts them once a step."
-        )
+    often = SENT_OFTEN.get(plan.zero_stage)
+    if often and grid.places == 1 and grid.microbatches > 1 and grid.dp > 1:
+        notes.append(f"{often} in each of {grid.microbatches} micro-batches; the plan counts it once a step.")
     return [
         f'"""{plan.model} on {plan.world_size} ranks, for {VERSION}.',
         "",
@@ -208,11 +210,6 @@ def _check(grid: Grid) -> None:
             "tied embeddings without a pipeline",
         ),
         (grid.ep > 1 and tp > 1, "experts cut by TP within EP", "whole experts on each rank of EP"),
-        (
-            bool(shape.num_kv_heads % tp) and shape.latent is None,
-            f"TP {tp} on {shape.num_kv_heads} heads of keys",
-            "TP degrees that divide them",
-        ),
         (bool(shape.windows), "attention in windows", "models without"),
         (shape.mtp_modules > 0, "multi-token prediction", "models without it (num_nextn_predict_layers: 0)"),
         (kind not in ("default", "llama3", "yarn"), f"rotary positions rescaled by {kind}", "llama3 and yarn"),
@@ -225,3 +222,4 @@ def _check(grid: Grid) -> None:
     for refused, what, allowed in refusals:
         if refused:
             raise grid.refused(what, allowed)
+    grid.check_cut(tp, pads_vocabulary=False, copies_keys=False)

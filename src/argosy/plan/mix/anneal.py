@@ -1,8 +1,8 @@
 """Improves a mix by simulated annealing on its exact time, compiled; how many mixes are priced is fixed.
 
 A mix is rows of integers, a kind of replica a row: the number of its micro-batches' size, its stages, its replicas,
-then each stage's choice and the layer after its last. After every change micro-batches are dealt anew, exactly. The
-walk is drawn from a seed: a search repeats. Must not know what classes of chips or choices are called.
+then each stage's carrier and the layer after its last. After every change micro-batches are dealt anew, exactly. The
+walk is drawn from a seed: a search repeats. Must not know what classes of chips or carriers are called.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from argosy.contracts.compiled import compiled
 from argosy.plan.mix.arrays import Factors, Numbers, Pool, Rings, Tables
 from argosy.plan.mix.tables import Floats, Integers
 
-# Columns of a row before its stages' choices.
+# Columns of a row before its stages' carriers.
 SIZE, STAGES, REPLICAS, HEAD = 0, 1, 2, 3
 # How much slower a change is taken with a chance of 1/e, at the beginning and at the end.
 HOT, COLD = 0.03, 0.0003
@@ -29,23 +29,23 @@ def _pace(row: Integers, tables: Tables, factors: Factors) -> tuple[float, float
     slowest_s, fill_s, update_s, first = 0.0, 0.0, 0.0, 0
     layers = seconds.shape[2] - 1
     for stage in range(stages):
-        choice, end = row[HEAD + stage], row[HEAD + width + stage]
+        carrier, end = row[HEAD + stage], row[HEAD + width + stage]
         if end <= first or end > layers:
             return np.inf, np.inf
-        held = state[size, choice, end] - state[size, choice, first]
-        held += (stages - stage) * (stored[size, choice, end] - stored[size, choice, first])
-        if held > room[size, choice]:
+        held = state[size, carrier, end] - state[size, carrier, first]
+        held += (stages - stage) * (stored[size, carrier, end] - stored[size, carrier, first])
+        if held > room[size, carrier]:
             return np.inf, np.inf
-        own_s = seconds[size, choice, end] - seconds[size, choice, first]
+        own_s = seconds[size, carrier, end] - seconds[size, carrier, first]
         if stage < stages - 1:
             factor = factors[0][stages] if stage == 0 else 1.0
-            own_s += factor * forward[size, end, choice, row[HEAD + stage + 1]]
+            own_s += factor * forward[size, end, carrier, row[HEAD + stage + 1]]
         if stage > 0:
             factor = factors[1] if stage == stages - 1 else 1.0
-            own_s += factor * backward[size, first, row[HEAD + stage - 1], choice]
+            own_s += factor * backward[size, first, row[HEAD + stage - 1], carrier]
         fill_s += own_s
         slowest_s = max(slowest_s, own_s)
-        update_s = max(update_s, update[size, choice, first])
+        update_s = max(update_s, update[size, carrier, first])
         first = end
     return (slowest_s, fill_s + update_s) if first == layers else (np.inf, np.inf)
 
@@ -96,10 +96,10 @@ def _run(rows: Integers, stage: Integers, pool: Pool, rings: Rings, weights: int
     count = len(chips)
     holders, least = np.zeros(count, np.int64), np.full(count, len(shares), np.int64)
     for index in range(len(rows)):
-        choice = rows[index, HEAD + stage[index]]
-        each = classes[choice]
+        carrier = rows[index, HEAD + stage[index]]
+        each = classes[carrier]
         holders[each] += rows[index, REPLICAS]
-        least[each] = min(least[each], split[choice])
+        least[each] = min(least[each], split[carrier])
     total, smallest, bits, pieces = holders.sum(), least.min(), 0, across_s.shape[1] - 1
     ring_s = 0.0
     for a in range(count):
@@ -151,8 +151,8 @@ def step_s(rows: Integers, numbers: Numbers, ring_weight: float, longest_s: floa
     for index in range(len(rows)):
         total += rows[index, REPLICAS]
         for stage in range(rows[index, STAGES]):
-            choice = rows[index, HEAD + stage]
-            left[classes[choice]] -= rows[index, REPLICAS] * degrees[choice]
+            carrier = rows[index, HEAD + stage]
+            left[classes[carrier]] -= rows[index, REPLICAS] * degrees[carrier]
     if left.min() < 0 or rows[:, REPLICAS].min() < 1 or total >= rings[1].shape[3]:
         return np.inf
     compute_s, _ = deal(rows, tables, factors, batch)
@@ -174,11 +174,11 @@ def _ends_within(row: Integers, tables: Tables, limit_s: float, ends: Integers) 
     _, seconds, state, stored, room, _, _, _ = tables
     size, stages, layers, end = row[SIZE], row[STAGES], seconds.shape[2] - 1, 0
     for stage in range(stages):
-        choice, first = row[HEAD + stage], end
+        carrier, first = row[HEAD + stage], end
         while end < layers - (stages - 1 - stage):
-            held = state[size, choice, end + 1] - state[size, choice, first]
-            held += (stages - stage) * (stored[size, choice, end + 1] - stored[size, choice, first])
-            if held > room[size, choice] or seconds[size, choice, end + 1] - seconds[size, choice, first] > limit_s:
+            held = state[size, carrier, end + 1] - state[size, carrier, first]
+            held += (stages - stage) * (stored[size, carrier, end + 1] - stored[size, carrier, first])
+            if held > room[size, carrier] or seconds[size, carrier, end + 1] - seconds[size, carrier, first] > limit_s:
                 break
             end += 1
         if end == first:
@@ -214,8 +214,8 @@ def fit(rows: Integers, pool: Pool, seed: Integers, fill: bool) -> bool:
     left, each = chips.copy(), np.zeros((len(rows), len(chips)), np.int64)
     for index in range(len(rows)):
         for stage in range(rows[index, STAGES]):
-            choice = rows[index, HEAD + stage]
-            each[index, classes[choice]] += degrees[choice]
+            carrier = rows[index, HEAD + stage]
+            each[index, classes[carrier]] += degrees[carrier]
         left -= each[index] * rows[index, REPLICAS]
     begin = _draw(seed, len(rows))
     for turn in range(len(rows)):
@@ -261,23 +261,23 @@ def _shift(rows: Integers, index: int, seed: Integers) -> bool:
 
 @compiled
 def _choose(rows: Integers, index: int, tables: Tables, pool: Pool, seed: Integers) -> bool:
-    """Put another choice in place of one: in one stage, in all of its row, or everywhere."""
+    """Put another carrier in place of one: in one stage, in all of its row, or everywhere."""
     row = rows[index]
-    stage, choice, reach = _draw(seed, row[STAGES]), _draw(seed, len(pool[0])), _draw(seed, 3)
+    stage, carrier, reach = _draw(seed, row[STAGES]), _draw(seed, len(pool[0])), _draw(seed, 3)
     old = row[HEAD + stage]
-    row[HEAD + stage] = choice
+    row[HEAD + stage] = carrier
     for other in range(len(rows)):
         for each in range(rows[other, STAGES]):
             if rows[other, HEAD + each] == old and (reach == 2 or (reach == 1 and other == index)):
-                rows[other, HEAD + each] = choice
+                rows[other, HEAD + each] = carrier
     if _draw(seed, 2):
         cut_evenly(row, tables)
-    return bool(choice != old) and fit(rows, pool, seed, _draw(seed, 2) == 1)
+    return bool(carrier != old) and fit(rows, pool, seed, _draw(seed, 2) == 1)
 
 
 @compiled
 def _swap(row: Integers, tables: Tables, seed: Integers) -> bool:
-    """Swap two stages' choices."""
+    """Swap two stages' carriers."""
     one, two = HEAD + _draw(seed, row[STAGES]), HEAD + _draw(seed, row[STAGES])
     row[one], row[two] = row[two], row[one]
     if _draw(seed, 2):
@@ -287,7 +287,7 @@ def _swap(row: Integers, tables: Tables, seed: Integers) -> bool:
 
 @compiled
 def _part(row: Integers, pool: Pool, seed: Integers) -> bool:
-    """Part a stage in two; either half may get another choice."""
+    """Part a stage in two; either half may get another carrier."""
     width, stages = (len(row) - HEAD) // 2, row[STAGES]
     stage = _draw(seed, stages)
     first, end = row[HEAD + width + stage - 1] if stage else 0, row[HEAD + width + stage]
@@ -340,7 +340,7 @@ def _recount(rows: Integers, index: int, pool: Pool, seed: Integers) -> bool:
 
 @compiled
 def _fork(rows: Integers, index: int, tables: Tables, pool: Pool, seed: Integers) -> bool:
-    """Give some of a row's replicas a row of their own, the last, changed in choice or in size."""
+    """Give some of a row's replicas a row of their own, the last, changed in carrier or in size."""
     row, new = rows[index], rows[-1]
     if row[REPLICAS] < 2:
         return False
@@ -348,12 +348,12 @@ def _fork(rows: Integers, index: int, tables: Tables, pool: Pool, seed: Integers
     new[REPLICAS] = 1 + _draw(seed, row[REPLICAS] - 1)
     row[REPLICAS] -= new[REPLICAS]
     how, stage = _draw(seed, 3), HEAD + _draw(seed, new[STAGES])
-    old, choice = new[stage], _draw(seed, len(pool[0]))
+    old, carrier = new[stage], _draw(seed, len(pool[0]))
     if how == 0:
         new[SIZE] = _draw(seed, len(tables[0]))
     for each in range(HEAD, HEAD + new[STAGES] if how else HEAD):
         if each == stage or (how == 1 and new[each] == old):
-            new[each] = choice
+            new[each] = carrier
     if _draw(seed, 2):
         cut_evenly(new, tables)
     return fit(rows, pool, seed, _draw(seed, 2) == 1)

@@ -10,17 +10,17 @@ from itertools import combinations, combinations_with_replacement, permutations
 
 import numpy as np
 
-from argosy.plan.mix.tables import Choice, Floats, Integers, MixProblem
+from argosy.plan.mix.tables import Carrier, Floats, Integers, MixProblem
 
 # Mixes of more replicas than this are not looked at: the tables of rings would grow too large.
 REPLICAS_MAX = 2048
 
 Tables = tuple[Integers, Floats, Floats, Floats, Floats, Floats, Floats, Floats]
-"""Sizes of micro-batches; by (size, choice, layer): seconds, state and stored bytes, each before the layer; room by
-(size, choice), below nothing where it wasn't measured; messages forward and backward by (size, boundary, choice, next);
-seconds of the optimizer's step by (size, choice, layer)."""
+"""Sizes of micro-batches; by (size, carrier, layer): seconds, state and stored bytes, each before the layer; room by
+(size, carrier), below nothing where it wasn't measured; messages forward and backward by (size, boundary, carrier,
+next); seconds of the optimizer's step by (size, carrier, layer)."""
 Pool = tuple[Integers, Integers, Integers, Integers, int]
-"""By choice its class, TP degree and number of its split; chips by class; the batch."""
+"""By carrier its class, TP degree and number of its split; chips by class; the batch."""
 Rings = tuple[Integers, Floats, Floats, Integers]
 """Numbers of weights by (first layer, end); seconds of a ring by (class, class, split, holders, weights), and across
 classes by (set of classes as bits, pieces, weights); shares by split."""
@@ -31,44 +31,44 @@ Numbers = tuple[Tables, Pool, Rings, Factors]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrays:
-    """A problem on some classes of chips: what compiled code reads, and what its numbers of choices mean."""
+    """A problem on some classes of chips: what compiled code reads, and what its numbers of carriers mean."""
 
     numbers: Numbers
-    choices: tuple[Choice, ...]
+    carriers: tuple[Carrier, ...]
     stages_max: int
 
 
 def arrays_of(problem: MixProblem, classes: Sequence[int]) -> Arrays:
-    """Lay out a problem on these classes alone, fastest choice first, whatever the classes' order."""
-    seconds: dict[Choice, float] = {}
+    """Lay out a problem on these classes alone, fastest carrier first, whatever the classes' order."""
+    seconds: dict[Carrier, float] = {}
     for table in problem.tables:
-        for choice, rows in zip(table.choices, table.layer_s, strict=True):
-            if choice.chip_class in classes and choice.tp <= problem.counts[choice.chip_class]:
-                seconds.setdefault(choice, float(rows.sum()))
-    choices = tuple(sorted(seconds, key=lambda choice: (seconds[choice], choice.tp)))
-    shares = sorted({problem.shares(choice.tp) for choice in choices})
+        for carrier, rows in zip(table.carriers, table.layer_s, strict=True):
+            if carrier.chip_class in classes and carrier.tp <= problem.counts[carrier.chip_class]:
+                seconds.setdefault(carrier, float(rows.sum()))
+    carriers = tuple(sorted(seconds, key=lambda carrier: (seconds[carrier], carrier.tp)))
+    shares = sorted({problem.shares(carrier.tp) for carrier in carriers})
     pool = (
-        np.array([classes.index(choice.chip_class) for choice in choices], dtype=np.int64),
-        np.array([choice.tp for choice in choices], dtype=np.int64),
-        np.array([shares.index(problem.shares(choice.tp)) for choice in choices], dtype=np.int64),
+        np.array([classes.index(carrier.chip_class) for carrier in carriers], dtype=np.int64),
+        np.array([carrier.tp for carrier in carriers], dtype=np.int64),
+        np.array([shares.index(problem.shares(carrier.tp)) for carrier in carriers], dtype=np.int64),
         np.array([problem.counts[each] for each in classes], dtype=np.int64),
         problem.batch,
     )
     deepest = min(problem.stages_max, problem.layers)
     first = np.array([problem.first_factor(depth) for depth in range(deepest + 1)], dtype=float)
-    numbers = _tables(problem, choices), pool, _rings(problem, classes, shares), (first, float(problem.last_factor))
-    return Arrays(numbers=numbers, choices=choices, stages_max=deepest)
+    numbers = _tables(problem, carriers), pool, _rings(problem, classes, shares), (first, float(problem.last_factor))
+    return Arrays(numbers=numbers, carriers=carriers, stages_max=deepest)
 
 
-def _tables(problem: MixProblem, choices: Sequence[Choice]) -> Tables:
-    sizes, layers, count = len(problem.tables), problem.layers, len(choices)
+def _tables(problem: MixProblem, carriers: Sequence[Carrier]) -> Tables:
+    sizes, layers, count = len(problem.tables), problem.layers, len(carriers)
     seconds, state, stored = (np.zeros((sizes, count, layers + 1)) for _ in range(3))
     room = np.full((sizes, count), -1.0)
     forward, backward = (np.full((sizes, layers + 1, count, count), np.inf) for _ in range(2))
     update = np.zeros((sizes, count, layers))
     for number, table in enumerate(problem.tables):
-        rows = np.array([row for row, choice in enumerate(table.choices) if choice in choices], dtype=np.int64)
-        mine = np.array([choices.index(table.choices[row]) for row in rows], dtype=np.int64)
+        rows = np.array([row for row, carrier in enumerate(table.carriers) if carrier in carriers], dtype=np.int64)
+        mine = np.array([carriers.index(table.carriers[row]) for row in rows], dtype=np.int64)
         for total, each in ((seconds, table.layer_s), (state, table.state_bytes), (stored, table.stored_bytes)):
             total[number, mine, 1:] = np.cumsum(each[rows], axis=1)
         room[number, mine] = (table.limit_bytes - table.fixed_bytes)[rows]

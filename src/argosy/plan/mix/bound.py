@@ -29,7 +29,7 @@ SMALLEST_S = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cell:
-    """At most so many replicas, sums of at least so long, and by table and choice what a stage may hold at most.
+    """At most so many replicas, sums of at least so long, and by table and carrier what a stage may hold at most.
 
     place: how far from the middle it is, for the order of work alone.
     """
@@ -52,7 +52,7 @@ def bound_s(problem: MixProblem, sums: Sums) -> float:
 
 
 def _cells(problem: MixProblem, pricers: list[Pricer], sums: Sums) -> Iterator[_Cell]:
-    unlimited = tuple(np.full(len(pricer.table.choices), np.inf) for pricer in pricers)
+    unlimited = tuple(np.full(len(pricer.table.carriers), np.inf) for pricer in pricers)
     most = max(1, min(problem.batch, sum(problem.counts)))
     yield _Cell(place=PARTS + 1, replicas_max=1, sum_s=0.0, most=unlimited)
     for low, high in _bands(most) if sums == "one_ring" else [(2, most)] * (most > 1):
@@ -77,7 +77,7 @@ def _bands(most: int) -> list[tuple[int, int]]:
 
 
 def _least_sums(problem: MixProblem, pricer: Pricer, spans: Floats, low: int, high: int, sums: Sums) -> Floats:
-    """Give by (choice, weights) the least time that a stage's sums can take with so many replicas.
+    """Give by (carrier, weights) the least time that a stage's sums can take with so many replicas.
 
     Each run of layers in it is priced at the least time a byte of any run no heavier than the stage, any split no
     finer than its own, any number of replicas and any partner there may be.
@@ -86,8 +86,8 @@ def _least_sums(problem: MixProblem, pricer: Pricer, spans: Floats, low: int, hi
     members = np.arange(low, high + 1)[None, :]
     shares = sorted({problem.shares(int(tp)) for each in problem.tables for tp in each.degrees})
     rows: dict[tuple[int, int], Floats] = {}
-    for choice in table.choices:
-        share, index = problem.shares(choice.tp), choice.chip_class
+    for carrier in table.carriers:
+        share, index = problem.shares(carrier.tp), carrier.chip_class
         if (index, share) in rows:
             continue
         near = [(a, b) for a, b in product(classes, repeat=2) if sums == "three_phases" or index in (a, b)]
@@ -96,7 +96,7 @@ def _least_sums(problem: MixProblem, pricer: Pricer, spans: Floats, low: int, hi
             sizes = np.maximum(spans, 1.0)[:, None] / split
             each = np.minimum(each, np.min(problem.reduce_s(sizes, members, a, b) / sizes, axis=1))
         rows[index, share] = np.minimum.accumulate(each) * spans / share
-    return np.stack([rows[choice.chip_class, problem.shares(choice.tp)] for choice in table.choices])
+    return np.stack([rows[carrier.chip_class, problem.shares(carrier.tp)] for carrier in table.carriers])
 
 
 class _Bounder:

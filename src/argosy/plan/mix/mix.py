@@ -14,7 +14,7 @@ from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.plan.mix.anneal import HEAD, REPLICAS, SIZE, STAGES, anneal, cut_evenly, deal, step_s
 from argosy.plan.mix.arrays import Arrays, arrays_of
 from argosy.plan.mix.sync import sync_s
-from argosy.plan.mix.tables import Integers, MixProblem, Sums, Template
+from argosy.plan.mix.tables import Integers, MixProblem, Pipeline, Sums
 
 # Kinds of replicas in a mix at most; changes tried in one walk, and how many fewer over a single class.
 PARTS_MAX, TRIED, ALONE_FEWER = 5, 160_000, 3
@@ -30,7 +30,7 @@ SPREADS_MAX = 20_000
 class MixPart:
     """So many replicas of one kind, each with so many micro-batches a step."""
 
-    template: Template
+    pipeline: Pipeline
     replicas: int
     microbatches: int
 
@@ -58,7 +58,7 @@ def plan_mix(problem: MixProblem, sums: Sums = "one_ring", parts_max: int = PART
     the fastest, for the sake of one ring.
     """
     check(problem)
-    measured = {choice.chip_class for table in problem.tables for choice in table.choices}
+    measured = {carrier.chip_class for table in problem.tables for carrier in table.carriers}
     classes = tuple(index for index, count in enumerate(problem.counts) if count and index in measured)
     groups: list[tuple[int, ...]] = [(index,) for index in classes]
     groups += [classes] if len(classes) > 1 else []
@@ -106,7 +106,7 @@ def _walks(problem: MixProblem, classes: tuple[int, ...], sums: Sums, parts_max:
 
 
 def _begin(arrays: Arrays, sums: Sums) -> Integers | None:
-    """Give the fastest mix of replicas that are all alike and evenly cut, each on one choice if any such fits."""
+    """Give the fastest mix of replicas that are all alike and evenly cut, each on one carrier if any such fits."""
     for layouts in (_uniform(arrays), _spread(arrays)):
         best_s, best = np.inf, None
         for picks in layouts:
@@ -123,7 +123,7 @@ def _begin(arrays: Arrays, sums: Sums) -> Integers | None:
 
 
 def _row(arrays: Arrays, size: int, picks: Sequence[int]) -> Integers:
-    """Make a row of as many replicas of these choices as the pool holds, not cut yet; one where it holds none."""
+    """Make a row of as many replicas of these carriers as the pool holds, not cut yet; one where it holds none."""
     (sizes, *_), (classes, degrees, _, chips, batch), _, _ = arrays.numbers
     used = np.zeros(len(chips), dtype=np.int64)
     np.add.at(used, classes[list(picks)], degrees[list(picks)])
@@ -136,16 +136,16 @@ def _row(arrays: Arrays, size: int, picks: Sequence[int]) -> Integers:
 
 
 def _uniform(arrays: Arrays) -> Iterator[tuple[int, ...]]:
-    for choice in range(len(arrays.choices)):
+    for carrier in range(len(arrays.carriers)):
         for stages in range(1, arrays.stages_max + 1):
-            yield (choice,) * stages
+            yield (carrier,) * stages
 
 
 def _spread(arrays: Arrays) -> Iterator[tuple[int, ...]]:
-    """Lay a replica over two choices, or over one choice of every class, in any order, by numbers of stages."""
-    kinds = sorted({choice.chip_class for choice in arrays.choices})
-    by_class = [[n for n, choice in enumerate(arrays.choices) if choice.chip_class == kind] for kind in kinds]
-    groups: list[tuple[int, ...]] = [*permutations(range(len(arrays.choices)), 2)]
+    """Lay a replica over two carriers, or over one carrier of every class, in any order, by numbers of stages."""
+    kinds = sorted({carrier.chip_class for carrier in arrays.carriers})
+    by_class = [[n for n, carrier in enumerate(arrays.carriers) if carrier.chip_class == kind] for kind in kinds]
+    groups: list[tuple[int, ...]] = [*permutations(range(len(arrays.carriers)), 2)]
     if len(kinds) > 2:
         groups += [order for group in product(*by_class) for order in permutations(group)]
     made = 0
@@ -153,7 +153,7 @@ def _spread(arrays: Arrays) -> Iterator[tuple[int, ...]]:
         for counts in product(range(1, arrays.stages_max), repeat=len(group)):
             if sum(counts) <= arrays.stages_max and made < SPREADS_MAX:
                 made += 1
-                yield tuple(choice for choice, count in zip(group, counts, strict=True) for _ in range(count))
+                yield tuple(carrier for carrier, count in zip(group, counts, strict=True) for _ in range(count))
 
 
 def _mix(problem: MixProblem, arrays: Arrays, rows: Integers) -> Mix:
@@ -172,13 +172,13 @@ def _mix(problem: MixProblem, arrays: Arrays, rows: Integers) -> Mix:
     parts = []
     for row, microbatches in zip(together.values(), counts, strict=True):
         picks, ends = row[HEAD : HEAD + row[STAGES]], row[after : after + row[STAGES]]
-        template = Template(
+        pipeline = Pipeline(
             microbatch_size=int(tables[0][row[SIZE]]),
-            choices=tuple(arrays.choices[pick] for pick in picks),
+            carriers=tuple(arrays.carriers[pick] for pick in picks),
             ends=tuple(ends.tolist()),
         )
-        parts.append(MixPart(template=template, replicas=int(row[REPLICAS]), microbatches=int(microbatches)))
-    holders = [(part.template, part.replicas) for part in parts]
+        parts.append(MixPart(pipeline=pipeline, replicas=int(row[REPLICAS]), microbatches=int(microbatches)))
+    holders = [(part.pipeline, part.replicas) for part in parts]
     return Mix(
         parts=tuple(parts),
         compute_s=float(compute_s),

@@ -1,6 +1,6 @@
 """Finds the cheapest replicas at given prices of chips: the pricing step of the bound's linear program.
 
-Dynamic programming over (stages from the last, first layer, choice), once for each limit on the slowest stage,
+Dynamic programming over (stages from the last, first layer, carrier), once for each limit on the slowest stage,
 compiled. Must not know how replicas are combined.
 """
 
@@ -22,18 +22,20 @@ _Arrays = tuple[tuple[Floats, Floats, Floats, Floats], tuple[Floats, Floats], tu
 def _after(
     rest: Floats, forward: Floats, backward: Floats, scale: tuple[float, float], best: Floats, pick: Integers
 ) -> None:
-    """Least cost behind a boundary, messages over it included, by (layer behind it, choice before it)."""
+    """Least cost behind a boundary, messages over it included, by (layer behind it, carrier before it)."""
     layers, count = rest.shape[0] - 1, rest.shape[1]
     for end in range(1, layers):
-        for choice in range(count):
-            best[end, choice] = np.inf
+        for carrier in range(count):
+            best[end, carrier] = np.inf
             for after in range(count):
                 cost = (
-                    rest[end, after] + scale[0] * forward[end, choice, after] + scale[1] * backward[end, choice, after]
+                    rest[end, after]
+                    + scale[0] * forward[end, carrier, after]
+                    + scale[1] * backward[end, carrier, after]
                 )
-                if cost < best[end, choice]:
-                    best[end, choice] = cost
-                    pick[end, choice] = after
+                if cost < best[end, carrier]:
+                    best[end, carrier] = cost
+                    pick[end, carrier] = after
 
 
 @compiled
@@ -45,23 +47,23 @@ def _reach(
     after: Floats,
     rate: float,
 ) -> tuple[float, int]:
-    """Least cost of a stage of one choice from a layer on and of all behind it, and where it ends; depth 1 is the last.
+    """Least cost of a stage of one carrier from a layer on and of all behind, and where it ends; depth 1 is the last.
 
-    before: seconds, state, stored bytes by (choice, layer), weights by layer, all before it; limits: seconds, room,
-    weights; place: (choice, first layer, stages from here on).
+    before: seconds, state, stored bytes by (carrier, layer), weights by layer, all before it; limits: seconds, room,
+    weights; place: (carrier, first layer, stages from here on).
     """
     seconds, state, stored, weights = before
-    choice, first, depth = place
+    carrier, first, depth = place
     layers = seconds.shape[1] - 1
     best, best_end = np.inf, -1
-    came_s = least[1][first, choice] if first else 0.0
+    came_s = least[1][first, carrier] if first else 0.0
     for end in range(layers if depth == 1 else first + 1, layers - depth + 2):
-        own_s = seconds[choice, end] - seconds[choice, first]
-        held = state[choice, end] - state[choice, first] + depth * (stored[choice, end] - stored[choice, first])
+        own_s = seconds[carrier, end] - seconds[carrier, first]
+        held = state[carrier, end] - state[carrier, first] + depth * (stored[carrier, end] - stored[carrier, first])
         if own_s > limits[0] or held > limits[1] or weights[end] - weights[first] > limits[2]:
             break
-        gone_s = least[0][end, choice] if end < layers else 0.0
-        cost = own_s * rate + (after[end, choice] if end < layers else 0.0)
+        gone_s = least[0][end, carrier] if end < layers else 0.0
+        cost = own_s * rate + (after[end, carrier] if end < layers else 0.0)
         if own_s + came_s + gone_s <= limits[0] and cost < best:
             best, best_end = cost, end
     return best, best_end
@@ -78,10 +80,10 @@ def _cheapest(
     grid: tuple[Floats, Floats],
     patience: int,
 ) -> tuple[Floats, Integers, Integers, Integers]:
-    """For each limit on the slowest stage: least rate x fill + chips, the stages' number, ends and choices.
+    """For each limit on the slowest stage: least rate x fill + chips, the stages' number, ends and carriers.
 
-    room: bytes and weights by choice; factors: of the first stage's messages by depth, of the last's; costs: of a
-    replica of a stage by choice; grid: rates and limits.
+    room: bytes and weights by carrier; factors: of the first stage's messages by depth, of the last's; costs: of a
+    replica of a stage by carrier; grid: rates and limits.
     """
     count, layers = before[0].shape[0], before[0].shape[1] - 1
     deepest, points = len(factors[0]) - 1, len(grid[0])
@@ -102,15 +104,15 @@ def _cheapest(
                 _after(rest, *messages, (rate, rate * last), after, pick_of[depth])
                 _after(rest, *messages, (rate * factors[0][depth], rate * last), after_first, first_pick[depth])
             new = np.full((layers + 1, count), np.inf)
-            for choice in range(count):
-                limits = (limit_s, room[0][choice], room[1][choice])
+            for carrier in range(count):
+                limits = (limit_s, room[0][carrier], room[1][carrier])
                 for first in range(layers - depth + 1):
-                    cost, end = _reach(before, least, limits, (choice, first, depth), after, rate)
-                    new[first, choice], end_of[depth, first, choice] = cost + costs[choice], end
-                cost, end = _reach(before, least, limits, (choice, 0, depth), after_first, rate)
-                first_end[depth, choice] = end
-                if cost + costs[choice] < cheapest[point]:
-                    cheapest[point], depths[point], top = cost + costs[choice], depth, choice
+                    cost, end = _reach(before, least, limits, (carrier, first, depth), after, rate)
+                    new[first, carrier], end_of[depth, first, carrier] = cost + costs[carrier], end
+                cost, end = _reach(before, least, limits, (carrier, 0, depth), after_first, rate)
+                first_end[depth, carrier] = end
+                if cost + costs[carrier] < cheapest[point]:
+                    cheapest[point], depths[point], top = cost + costs[carrier], depth, carrier
             rest = new
         if top >= 0:
             depth = depths[point]
@@ -144,7 +146,7 @@ class Pricer:
     ) -> tuple[Floats, list[Kind]]:
         """Give the least rate x fill + price of chips for each (rate, limit on the slowest stage), and what has it.
 
-        most: bytes of gradients that a stage may hold, by choice; infinite and no template where nothing fits.
+        most: bytes of gradients that a stage may hold, by carrier; infinite and no pipeline where nothing fits.
         """
         allowed = np.flatnonzero(most >= 0)
         costs = (prices[self.table.classes] * self.table.degrees)[allowed]
@@ -161,17 +163,17 @@ class Pricer:
     def _kind(self, picked: Integers, ends: Integers) -> Kind:
         return self.table.microbatch_size, tuple(picked.tolist()), tuple(ends.tolist())
 
-    def _of(self, choices: tuple[int, ...]) -> _Arrays:
-        """Give the tables of some choices alone."""
-        if choices not in self._known:
-            rows = np.array(choices, dtype=np.int64)
+    def _of(self, carriers: tuple[int, ...]) -> _Arrays:
+        """Give the tables of some carriers alone."""
+        if carriers not in self._known:
+            rows = np.array(carriers, dtype=np.int64)
             pairs = np.ix_(np.arange(self.table.layers + 1), rows, rows)
             messages = self.table.forward_s[pairs], self.table.backward_s[pairs]
             seconds, state, stored, weights = self._before
             before = seconds[rows], state[rows], stored[rows], weights
             least = messages[0].min(axis=2, initial=np.inf), messages[1].min(axis=1, initial=np.inf)
-            self._known[choices] = before, messages, least
-        return self._known[choices]
+            self._known[carriers] = before, messages, least
+        return self._known[carriers]
 
     def best(self, prices: Floats, seconds: float, most: Floats) -> list[Kind]:
         """Give the replicas worth most above their chips' price in so many seconds, one for each limit of a grid."""
@@ -183,5 +185,5 @@ class Pricer:
 
 
 def _before(values: Floats) -> Floats:
-    """Sum values by (choice, layer) over the layers before each, and over all."""
+    """Sum values by (carrier, layer) over the layers before each, and over all."""
     return np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)

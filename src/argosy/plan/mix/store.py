@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argosy.plan.mix.tables import Floats, Integers, MixProblem, Pace, Template, pace
+from argosy.plan.mix.tables import Floats, Integers, MixProblem, Pace, Pipeline, pace
 
 Kind = tuple[int, tuple[int, ...], tuple[int, ...]]
-"""A replica by numbers: size of its micro-batches, indices of its stages' choices in the table of that size, ends."""
+"""A replica by numbers: size of its micro-batches, indices of its stages' carriers in the table of that size, ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One kind of replica, how it runs, and the chips of each class it takes."""
 
-    template: Template
+    pipeline: Pipeline
     pace: Pace
     chips: Floats
 
@@ -71,8 +71,8 @@ class Store:
     def _keep(self, kind: Kind) -> None:
         size, picked, ends = kind
         table = self.problem.table(size)
-        template = Template(microbatch_size=size, choices=tuple(table.choices[index] for index in picked), ends=ends)
-        column = column_of(self.problem, template)
+        pipeline = Pipeline(microbatch_size=size, carriers=tuple(table.carriers[index] for index in picked), ends=ends)
+        column = column_of(self.problem, pipeline)
         self.columns.append(column)
         self._rows.append(([float(size), column.pace.fill_s, column.pace.slowest_s], column.chips))
         self._arrays = None
@@ -86,8 +86,8 @@ class Store:
         return self._arrays
 
 
-def column_of(problem: MixProblem, template: Template) -> Column:
+def column_of(problem: MixProblem, pipeline: Pipeline) -> Column:
     """Time a replica and count its chips."""
-    table = problem.table(template.microbatch_size)
-    picked = [table.choices.index(choice) for choice in template.choices]
-    return Column(template=template, pace=pace(problem, table, picked, template.ends), chips=problem.chips(template))
+    table = problem.table(pipeline.microbatch_size)
+    picked = [table.carriers.index(carrier) for carrier in pipeline.carriers]
+    return Column(pipeline=pipeline, pace=pace(problem, table, picked, pipeline.ends), chips=problem.chips(pipeline))

@@ -11,9 +11,9 @@ from itertools import pairwise, permutations, product
 
 import numpy as np
 
-from argosy.plan.mix.tables import Floats, MixProblem, Sums, Template
+from argosy.plan.mix.tables import Floats, MixProblem, Pipeline, Sums
 
-Part = tuple[Template, int]
+Part = tuple[Pipeline, int]
 # For each run of layers: first, end, and by class of chips (holders, their smallest TP degree).
 Runs = list[tuple[int, int, dict[int, tuple[int, int]]]]
 
@@ -24,10 +24,10 @@ def sync_s(problem: MixProblem, parts: Sequence[Part], sums: Sums) -> tuple[floa
     price = _one_ring_s if sums == "one_ring" else _three_phases_s
     prices = [price(problem, first, end, holders) for first, end, holders in runs]
     inside, across = 0.0, 0.0
-    for template, _ in parts:
-        for first, end, choice in zip(template.starts, template.ends, template.choices, strict=True):
+    for pipeline, _ in parts:
+        for first, end, carrier in zip(pipeline.starts, pipeline.ends, pipeline.carriers, strict=True):
             mine = [price for run, price in zip(runs, prices, strict=True) if first <= run[0] and run[1] <= end]
-            inside = max(inside, sum(rings[choice.chip_class] for rings, _ in mine))
+            inside = max(inside, sum(rings[carrier.chip_class] for rings, _ in mine))
             across = max(across, sum(pieces for _, pieces in mine))
     return inside, across
 
@@ -55,15 +55,15 @@ def _three_phases_s(
 
 
 def _runs(parts: Sequence[Part]) -> Runs:
-    cuts = sorted({0, *(end for template, _ in parts for end in template.ends)})
+    cuts = sorted({0, *(end for pipeline, _ in parts for end in pipeline.ends)})
     runs: Runs = []
     for first, end in pairwise(cuts):
         holders: dict[int, tuple[int, int]] = {}
-        for template, replicas in parts:
-            stage = next(index for index, last in enumerate(template.ends) if first < last)
-            choice = template.choices[stage]
-            members, tp = holders.get(choice.chip_class, (0, choice.tp))
-            holders[choice.chip_class] = (members + replicas, min(tp, choice.tp))
+        for pipeline, replicas in parts:
+            stage = next(index for index, last in enumerate(pipeline.ends) if first < last)
+            carrier = pipeline.carriers[stage]
+            members, tp = holders.get(carrier.chip_class, (0, carrier.tp))
+            holders[carrier.chip_class] = (members + replicas, min(tp, carrier.tp))
         runs.append((first, end, holders))
     return runs
 

@@ -1,6 +1,6 @@
 """What a mix of pipelines is planned from: classes of chips, and tables of measured times, sizes and messages.
 
-A *choice* is a class of chips and a tensor-parallel degree, which is what one replica of one stage runs on. Must not
+A *carrier* is a class of chips and a tensor-parallel degree, which is what one replica of one stage runs on. Must not
 know where the tables come from.
 """
 
@@ -19,7 +19,7 @@ Sums = Literal["one_ring", "three_phases"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Carrier:
     """What a stage's replica runs on: the index of its class of chips, and how many of them share each layer."""
 
     chip_class: int
@@ -27,11 +27,11 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
-    """A replica: one choice a stage and the layer after each stage's last, all micro-batches of one size."""
+class Pipeline:
+    """A replica: one carrier a stage and the layer after each stage's last, all micro-batches of one size."""
 
     microbatch_size: int
-    choices: tuple[Choice, ...]
+    carriers: tuple[Carrier, ...]
     ends: tuple[int, ...]
 
     @property
@@ -42,15 +42,15 @@ class Template:
 
 @dataclass(frozen=True, kw_only=True)
 class MixTable:
-    """Measured tables for one micro-batch size. Arrays by (choice, layer) unless said otherwise.
+    """Measured tables for one micro-batch size. Arrays by (carrier, layer) unless said otherwise.
 
     layer_s: forward and backward. state_bytes: kept whatever the batch; stored_bytes: kept for each micro-batch in
-    flight; fixed_bytes, limit_bytes: by choice. forward_s, backward_s: by (boundary, choice, next stage's choice), the
-    activations into and the gradients out of the layer that the boundary stands before.
+    flight; fixed_bytes, limit_bytes: by carrier. forward_s, backward_s: by (boundary, carrier, next stage's carrier),
+    the activations into and the gradients out of the layer that the boundary stands before.
     """
 
     microbatch_size: int
-    choices: tuple[Choice, ...]
+    carriers: tuple[Carrier, ...]
     layer_s: Floats
     update_s: Floats
     state_bytes: Floats
@@ -67,13 +67,13 @@ class MixTable:
 
     @cached_property
     def classes(self) -> Integers:
-        """Each choice's class of chips."""
-        return np.array([choice.chip_class for choice in self.choices], dtype=np.int64)
+        """Each carrier's class of chips."""
+        return np.array([carrier.chip_class for carrier in self.carriers], dtype=np.int64)
 
     @cached_property
     def degrees(self) -> Integers:
-        """Each choice's tensor-parallel degree."""
-        return np.array([choice.tp for choice in self.choices], dtype=np.int64)
+        """Each carrier's tensor-parallel degree."""
+        return np.array([carrier.tp for carrier in self.carriers], dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +118,11 @@ class MixProblem:
         """Give the table of a micro-batch size."""
         return next(table for table in self.tables if table.microbatch_size == microbatch_size)
 
-    def chips(self, template: Template) -> Floats:
+    def chips(self, pipeline: Pipeline) -> Floats:
         """Count the chips of one replica, by class."""
         used = np.zeros(len(self.counts))
-        for choice in template.choices:
-            used[choice.chip_class] += choice.tp
+        for carrier in pipeline.carriers:
+            used[carrier.chip_class] += carrier.tp
         return used
 
 
@@ -138,19 +138,19 @@ class Pace:
         return self.fill_s + (microbatches - 1) * self.slowest_s
 
 
-def pace(problem: MixProblem, table: MixTable, choices: Sequence[int], ends: Sequence[int]) -> Pace:
-    """Time a replica whose stages have these choices (indices of the table's) and end before these layers."""
-    count = len(choices)
+def pace(problem: MixProblem, table: MixTable, carriers: Sequence[int], ends: Sequence[int]) -> Pace:
+    """Time a replica whose stages have these carriers (indices of the table's) and end before these layers."""
+    count = len(carriers)
     starts = (0, *ends[:-1])
     times = []
-    for stage, (choice, first, end) in enumerate(zip(choices, starts, ends, strict=True)):
-        seconds = float(table.layer_s[choice, first:end].sum())
+    for stage, (carrier, first, end) in enumerate(zip(carriers, starts, ends, strict=True)):
+        seconds = float(table.layer_s[carrier, first:end].sum())
         if stage < count - 1:
             factor = problem.first_factor(count) if stage == 0 else 1.0
-            seconds += factor * float(table.forward_s[end, choice, choices[stage + 1]])
+            seconds += factor * float(table.forward_s[end, carrier, carriers[stage + 1]])
         if stage > 0:
             factor = problem.last_factor if stage == count - 1 else 1.0
-            seconds += factor * float(table.backward_s[first, choices[stage - 1], choice])
+            seconds += factor * float(table.backward_s[first, carriers[stage - 1], carrier])
         times.append(seconds)
-    update_s = max(float(table.update_s[choice, first]) for choice, first in zip(choices, starts, strict=True))
+    update_s = max(float(table.update_s[carrier, first]) for carrier, first in zip(carriers, starts, strict=True))
     return Pace(slowest_s=max(times), fill_s=sum(times) + update_s)

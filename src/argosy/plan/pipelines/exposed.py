@@ -11,7 +11,7 @@ from argosy.contracts.fleet import LongLink
 from argosy.contracts.plan import GRADIENT_BYTES
 from argosy.network.wires import send_ms
 from argosy.plan.costs.links import ring_wire
-from argosy.plan.costs.rings import Held, Setting, holder_of, passed_bytes
+from argosy.plan.costs.rings import Held, Setting, holder_of, parts_of_ring, passed_bytes
 from argosy.plan.costs.tables import gradient_sums
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.templates import Template
@@ -33,10 +33,10 @@ def exposed_ms(setting: Setting, template: Template, links: Sequence[LongLink]) 
     starts, ends = np.array(template.cut.starts), np.array(template.cut.ends)
     sizes = [sums[ends] - sums[starts] for sums in gradient_sums(setting)]
     ring_ms = per_stage[:, 0] * sizes[0] + per_stage[:, 1] * sizes[1]
-    half = ring_ms / 2 if layout.zero_stage else 0.0 * ring_ms
+    summed, gathered = parts_of_ring(layout.zero_stage)
     drained = np.cumsum(template.backward_ms)
-    gathered_ms = half * setting.numerics.weight_bytes / GRADIENT_BYTES
-    return float((gathered_ms + np.maximum(0.0, ring_ms - half - drained)).max())
+    gathered_ms = gathered * ring_ms * setting.numerics.weight_bytes / GRADIENT_BYTES
+    return float((gathered_ms + np.maximum(0.0, summed * ring_ms - drained)).max())
 
 
 def ring_factors(layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[float, float]:

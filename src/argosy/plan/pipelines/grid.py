@@ -13,8 +13,8 @@ import numpy as np
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import EMBEDDING
 from argosy.model.shape import ModelShape
-from argosy.plan.costs.setting import Setting, Way
-from argosy.plan.costs.tables import Shards, end_gb, holding_of, layer_sums, shards_of, state_sums, unit_times, worked
+from argosy.plan.costs.setting import Setting, Shards, Way, shards_of
+from argosy.plan.costs.tables import end_gb, holding_of, layer_sums, state_sums, unit_times, worked
 from argosy.plan.forms import Form as Form
 from argosy.plan.forms import even_count
 from argosy.plan.pipelines.layouts import Layout, Run
@@ -230,7 +230,7 @@ def ways(setting: Setting, classes: Sequence[ChipClass], freedom: Freedom) -> It
     shape = setting.shape
     form = freedom.form
     cps = [1] if freedom.runnable or (form and not form.cp) else cp_degrees(setting.sequence_length)
-    for tps in tp_choices(shape, classes, freedom.runnable or (form is not None and not form.unlike_tps(shape))):
+    for tps in tp_choices(setting, classes, freedom):
         if any((c.name, tp) in freedom.without_tps for c, tp in zip(classes, tps, strict=True)):
             continue
         whole_experts = form is not None and not form.ep_in_tp and max(tps) > 1
@@ -276,11 +276,12 @@ def fills(width: int, node_chips: int) -> bool:
     return node_chips % width == 0 or width % node_chips == 0
 
 
-def tp_choices(shape: ModelShape, classes: Sequence[ChipClass], runnable: bool) -> list[tuple[int, ...]]:
+def tp_choices(setting: Setting, classes: Sequence[ChipClass], freedom: Freedom) -> list[tuple[int, ...]]:
     """List the TP degrees of each class of a pipeline: the same on all, or near ones where they may differ."""
-    if runnable or len(classes) != 2:
-        return [(tp,) * len(classes) for tp in tp_degrees(shape, classes)]
-    each = [tp_degrees(shape, [chip_class]) for chip_class in classes]
+    form = freedom.form
+    if freedom.runnable or (form is not None and not form.unlike_tps(setting.shape)) or len(classes) != 2:
+        return [(tp,) * len(classes) for tp in tp_degrees(setting, classes, form)]
+    each = [tp_degrees(setting, [chip_class], form) for chip_class in classes]
     return [
         tps
         for tps in itertools.product(*each)
@@ -288,13 +289,15 @@ def tp_choices(shape: ModelShape, classes: Sequence[ChipClass], runnable: bool) 
     ]
 
 
-def tp_degrees(shape: ModelShape, classes: Sequence[ChipClass]) -> list[int]:
-    """List the TP degrees that stay in a node of every class and cut the model evenly."""
-    cut = [shape.num_heads, shape.num_kv_heads, shape.intermediate_size, shape.vocab_size]
-    if shape.latent is not None:
-        cut.remove(shape.num_kv_heads)
+def tp_degrees(setting: Setting, classes: Sequence[ChipClass], form: Form | None = None) -> list[int]:
+    """List the TP degrees that stay in a node of every class and that the program, or the framework, can cut by."""
     most = math.gcd(*(chip_class.chips_per_node for chip_class in classes))
-    return [tp for tp in range(1, most + 1) if most % tp == 0 and all(size % tp == 0 for size in cut)]
+    pads, copies = (form.pads_vocabulary, form.copies_keys) if form else (True, True)
+    return [
+        tp
+        for tp in range(1, most + 1)
+        if most % tp == 0 and setting.can_cut(tp, pads_vocabulary=pads, copies_keys=copies)
+    ]
 
 
 def ep_degrees(shape: ModelShape, runnable: bool) -> list[int]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from argosy.contracts.fleet import ChipClass
-from argosy.plan.costs.setting import Way
-from argosy.plan.costs.tables import Shards, shards_of
+from argosy.plan.costs.setting import Shards, Way, shards_of
 from argosy.plan.timing.schedules import held_microbatches
 
 

@@ -84,7 +84,7 @@ def alike(layout: Layout) -> tuple[list[Run], Integers]:
 
 def sums_of(setting: Setting, layout: Layout, run: Run) -> PlaceSums:
     """Give what layers cost at a run's places."""
-    return place_sums(setting, run.chip_class, layout.way(run), layout.recomputes, layout.shares.weight)
+    return place_sums(setting, run.chip_class, layout.way(run), layout.recomputes, layout.shares.passed)
 
 
 def stacked(rows: Sequence[Floats]) -> Floats:
@@ -142,11 +142,11 @@ def fixed_ms(setting: Setting, layout: Layout) -> Floats:
 
 def ends_of(setting: Setting, layout: Layout) -> tuple[UnitCost, UnitCost]:
     """Time the embedding on the first stage and the head on the last."""
-    head, weight = setting.shape.num_layers, layout.shares.weight
+    head, shards = setting.shape.num_layers, layout.shares.passed
     first, last = layout.runs[0], layout.runs[-1]
     return (
-        unit_times(setting, first.chip_class, EMBEDDING, layout.way(first), weight),
-        unit_times(setting, last.chip_class, head, layout.way(last), weight),
+        unit_times(setting, first.chip_class, EMBEDDING, layout.way(first), shards),
+        unit_times(setting, last.chip_class, head, layout.way(last), shards),
     )
 
 

@@ -17,7 +17,8 @@ class Kind:
     """Like replicas. pace_ms: time from one micro-batch to the next. fill_ms: time of the first, through all stages.
 
     count: how many there are. sequences: of one micro-batch. Of micro-batches one replica takes none, or from at_least
-    to at_most, in a multiple.
+    to at_most, in a multiple. round_of: micro-batches that make a round; as many rounds as there are must go into their
+    number. 0: no matter.
     """
 
     pace_ms: float
@@ -27,6 +28,7 @@ class Kind:
     at_least: int = 1
     at_most: int = 1_000_000_000
     multiple: int = 1
+    round_of: int = 0
 
     def finish_ms(self, microbatches: int) -> float:
         """Tell when a replica has finished so many micro-batches."""
@@ -37,9 +39,14 @@ class Kind:
         if time_ms < self.fill_ms:
             return 0
         if self.pace_ms <= 0:
-            done = self.at_most
-        else:
-            done = min(self.at_most, math.floor((time_ms - self.fill_ms) / self.pace_ms + ROUNDING) + 1)
+            return self.allowed(self.at_most)
+        return self.allowed(math.floor((time_ms - self.fill_ms) / self.pace_ms + ROUNDING) + 1)
+
+    def allowed(self, most: int) -> int:
+        """Give the most micro-batches that one replica may take, at most so many; 0 for none."""
+        done = min(most, self.at_most)
+        if self.round_of and done >= self.round_of:
+            done -= done % (done // self.round_of)
         done -= done % self.multiple
         return done if done >= self.at_least else 0
 
@@ -73,17 +80,15 @@ def lightened(kind: Kind, take: int, surplus: int) -> tuple[tuple[tuple[int, int
 
     Answers (micro-batches, replicas) and what is left of it. Replicas that would get too few to run go without.
     """
-    if not take:
-        return (), surplus
-    idle = 0
-    if take < kind.at_least + kind.multiple:
-        idle = min(kind.count, surplus // (take * kind.sequences))
-        surplus -= idle * take * kind.sequences
-    count, step = kind.count - idle, kind.multiple * kind.sequences
-    rounds = min(surplus // step, count * ((take - kind.at_least) // kind.multiple))
-    each, more = divmod(rounds, count) if count else (0, 0)
-    less = take - each * kind.multiple
-    return ((less, count - more), (less - kind.multiple, more)), surplus - rounds * step
+    while take and surplus:
+        less = kind.allowed(take - 1)
+        step = (take - less) * kind.sequences
+        fewer = min(kind.count, surplus // step)
+        surplus -= fewer * step
+        if fewer < kind.count:
+            return ((take, kind.count - fewer), (less, fewer)), surplus
+        take = less
+    return ((take, kind.count),), surplus
 
 
 def least_time(kinds: Sequence[Kind], batch: int) -> float:

@@ -60,8 +60,8 @@ def shares(setting: Setting, template: Template, stage: int) -> tuple[float, ...
     units = [(setting.kind(layer), again if layer < middle else plain) for layer in layers]
     units = [(EMBEDDING, plain)] * (stage == 0) + units
     units += [(setting.shape.num_layers, plain)] * (stage == layout.stages - 1)
-    weight = layout.shares.weight
-    times = [unit_times(setting, run.chip_class, unit, way, weight).backward_ms for unit, way in units]
+    passed = layout.shares.passed
+    times = [unit_times(setting, run.chip_class, unit, way, passed).backward_ms for unit, way in units]
     return tuple(time / sum(times) for time in times)
 
 

@@ -1,64 +1,18 @@
-"""What a plan is held against: its classes, each alone at its best, the batch shared by speed.
+"""A whole plan out of an offer, with all that is told of it: the reference it is held against, and the proven bound.
 
 Must not choose between plans.
 """
 
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
-from argosy.plan.costs.alone import efficiency
 from argosy.plan.search.least import least_step_ms
 from argosy.plan.search.offers import Offer
-from argosy.plan.search.predict import Bound, predicted, time_draft
-from argosy.plan.search.search import Part, Search
-from argosy.plan.telling.explain import marked, rate_text
-
-TIMED_ALONE = 1
+from argosy.plan.search.predict import predicted
+from argosy.plan.search.reference import reference
+from argosy.plan.search.search import Search
 
 
 def plan_of(search: Search, job: Job, offer: Offer) -> Plan:
     """Make the whole plan of an offer, with its prediction."""
     least_ms = least_step_ms(search.base.setting, offer.parts, job.train.global_batch_size, search.freedom)
-    return predicted(offer.timed, bound(search, job, offer), least_ms)
-
-
-def bound(search: Search, job: Job, offer: Offer) -> Bound:
-    """Hold an offer against the sum of what each of its classes would do alone at its best, the batch shared by speed.
-
-    A class whose chips can't hold the model alone counts with the arithmetic speed that this plan gets out of it.
-    """
-    draft = offer.timed.draft
-    parts = [part for part in offer.parts if part.chip_class.name in draft.classes]
-    if len(parts) == 1 and len(draft.classes) == 1:
-        alone = alone_tokens_per_second(search, parts[0], job.train.global_batch_size)
-        best = max(alone or 0.0, offer.timed.tokens_per_second)
-        return Bound(tokens_per_second=best, name=f"the best plan on {parts[0].chip_class.name} alone")
-    paces = [search.pace(part) or ideal_tokens_per_second(search, part) for part in parts]
-    speeds = []
-    for part, pace in zip(parts, paces, strict=True):
-        share = batch_share(search, job.train.global_batch_size, pace / sum(paces))
-        speeds.append(alone_tokens_per_second(search, part, share) or ideal_tokens_per_second(search, part))
-    texts = [
-        f"{part.chip_class.name} {marked(rate_text(speed), part.chip_class.emulated)}"
-        for part, speed in zip(parts, speeds, strict=True)
-    ]
-    name = f"the parts on their own, each at its share of the batch: {' + '.join(texts)} tokens/s"
-    return Bound(tokens_per_second=sum(speeds), name=name)
-
-
-def batch_share(search: Search, batch: int, share: float) -> int:
-    """Round a share of a batch to whole micro-batches of the smallest size."""
-    size = min(search.freedom.sizes)
-    return max(1, round(batch * share / size)) * size
-
-
-def alone_tokens_per_second(search: Search, part: Part, batch: int) -> float | None:
-    """Give the throughput of the best plan on one class alone; None where the model does not fit on it."""
-    estimates = search.estimates([part], batch, TIMED_ALONE)
-    return max((time_draft(estimate.draft).tokens_per_second for estimate in estimates), default=None)
-
-
-def ideal_tokens_per_second(search: Search, part: Part) -> float:
-    """Give what a part would do without any bubble or exchange, for one that can't hold the model alone."""
-    setting = search.base.setting
-    peak = part.chips * part.chip_class.chip.tflops[setting.precision]
-    return peak * 1e12 * efficiency(part.chip_class) / setting.flops_per_token
+    return predicted(offer.timed, reference(search, job, offer), least_ms)

@@ -11,8 +11,7 @@ from functools import cached_property
 
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import Exchange, Plan, Replica, Wire
-from argosy.plan.costs.cost import gradient_bytes
-from argosy.plan.costs.rings import Held, Ring, Setting, holder_of, make_ring
+from argosy.plan.costs.rings import Held, Ring, Setting, gradient_bytes, holder_of, make_ring
 from argosy.plan.pipelines.shares import Kind, deal
 from argosy.plan.pipelines.stages import holding_stages, updated_stages
 from argosy.plan.pipelines.templates import Template, crossing_streams, make_template, rejoined
@@ -125,7 +124,10 @@ def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: in
 
 
 def kind_of(template: Template, count: int) -> Kind:
-    """Say how fast so many replicas of a template are."""
+    """Say how fast so many replicas of a template are.
+
+    Torch deals zero-bubble's micro-batches into as many rounds as they fill the pipeline, which must go into them.
+    """
     layout = template.layout
     return Kind(
         pace_ms=template.pace_ms,
@@ -134,6 +136,7 @@ def kind_of(template: Template, count: int) -> Kind:
         sequences=layout.sequences,
         at_most=layout.microbatches if layout.schedule == "gpipe" else 1_000_000_000,
         multiple=layout.depth if layout.schedule == "interleaved" else 1,
+        round_of=layout.depth if layout.schedule == "zero-bubble" else 0,
         at_least=1 if layout.schedule == "gpipe" else layout.depth,
     )
 
@@ -245,7 +248,7 @@ def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tup
         ring, like = rings[spots], (spots, draft.setting.kind(unit))
         if ring is not None:
             if like not in alike:
-                alike[like] = ring.exchange(unit, gradient_bytes(draft.setting, unit), draft.zero_stage)
+                alike[like] = ring.exchange(unit, gradient_bytes(draft.setting, unit, ring.tp), draft.zero_stage)
             exchanges.append(replace(alike[like], unit=unit))
     return tuple(exchanges), [wire for ring in rings.values() if ring for wire in ring.wires]
 

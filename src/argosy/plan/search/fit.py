@@ -14,12 +14,11 @@ from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.plan.costs.cost import missing_peak, peak_tflops
-from argosy.plan.pipelines.grid import DEPTH_MAX, Part, pure_layouts, tp_degrees
-from argosy.plan.pipelines.places import needed_gb
+from argosy.plan.pipelines.grid import Part
+from argosy.plan.search.counts import fewer_chips
+from argosy.plan.search.needs import least_gb, smallest_chips
 from argosy.plan.search.search import Search
 
-# For the cheapest plan fewer chips may do: halves of a class are tried down to one node.
-HALVINGS_MAX = 6
 # More classes than this are tried in full only: who wants fewer chips wants fewer kinds too.
 HALVED_CLASSES_MAX = 2
 # Peaks below this are mistakes: times would leave the range of numbers.
@@ -97,7 +96,7 @@ def check_prices(job: Job, classes: Sequence[ChipClass]) -> None:
 
 
 def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...]]:
-    """List how many chips of each class to try: all that the job may have; halves of one or two where price counts.
+    """List how many chips of each class to try: all that the job may have; fewer of one or two where price counts.
 
     When the job may not have all, be it for their number or their power, classes with the most arithmetic (or the most
     for their price or power) are filled first.
@@ -117,11 +116,7 @@ def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...
         return []
     choices = [counts]
     if job.objective.goal != "fastest" and len(classes) <= HALVED_CLASSES_MAX:
-        for _ in range(HALVINGS_MAX):
-            halved = {c.name: max(c.chips_per_node, choices[-1][c.name] // 2) for c in classes}
-            if halved == choices[-1] or sum(halved.values()) >= sum(choices[-1].values()):
-                break
-            choices.append(halved)
+        choices += fewer_chips(counts, classes)
     return [tuple(Part(chip_class=c, chips=choice[c.name]) for c in classes) for choice in choices]
 
 
@@ -155,9 +150,8 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
     batch = job.train.global_batch_size
     if job.objective.power_kw is not None:
         return too_weak(search, job, classes, because)
-    needs = [(least_gb(search, Part(chip_class=c, chips=min(most, c.chips)), batch), c) for c in classes]
-    need_gb, chip_class = min(needs, key=lambda pair: pair[0] / (pair[1].chip.memory_gb or 1.0))
-    limit_gb = chip_class.chip.memory_gb or 0.0
+    parts = [Part(chip_class=c, chips=min(most, c.chips)) for c in classes]
+    need_gb, limit_gb, where = least_need(search, parts, batch)
     if search.base.setting.missing and not math.isfinite(need_gb):
         return NeverFitsError(f"{job.model} can't be planned: no way to lay it out has all its times:{because}")
     if need_gb <= limit_gb:
@@ -169,9 +163,37 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
     smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else TOO_LARGE
     smallest += f" chips.max is {job.chips.maximum:,}." if fleets and job.chips.maximum is not None else ""
     return NeverFitsError(
-        f"{job.model} does not fit: the best split needs {need_gb:,.4g} GB on its fullest rank, "
-        f"{chip_class.chip.name} has {limit_gb:,g}. {smallest}{because}"
+        f"{job.model} does not fit: the best split needs {need_gb:,.4g} GB on its fullest rank, {where}. "
+        f"{eased_text(search, job, parts, need_gb)}{smallest}{because}"
     )
+
+
+def least_need(search: Search, parts: Sequence[Part], batch: int) -> tuple[float, float, str]:
+    """Give the least need of any split, the memory there is for it, 10^9 bytes, and in words whose that is.
+
+    On one class, or on all together where pipelines may go through them and even that does not fit.
+    """
+    tried: list[tuple[float, float, tuple[Part, ...]]] = [
+        (least_gb(search, [part], batch), part.chip_class.chip.memory_gb or 0.0, (part,)) for part in parts
+    ]
+    if len(parts) > 1 and all(need_gb > limit_gb for need_gb, limit_gb, _ in tried):
+        limit_gb = min(part.chip_class.chip.memory_gb or 0.0 for part in parts)
+        joined = least_gb(search, parts, batch), limit_gb, tuple(parts)
+        tried += [joined] if joined[0] > limit_gb else []
+    need_gb, limit_gb, used = min(tried, key=lambda one: one[0] / (one[1] or 1.0))
+    chips = {part.chip_class.chip.name: part.chip_class.chip.memory_gb or 0.0 for part in used}
+    return need_gb, limit_gb, " and ".join(f"{name} has {memory_gb:,g}" for name, memory_gb in chips.items())
+
+
+def eased_text(search: Search, job: Job, parts: Sequence[Part], need_gb: float) -> str:
+    """Say what less would do if the job left recompute and micro-batches open; empty where it does."""
+    if job.train.recompute in (None, "full") and job.train.microbatch_size in (None, 1):
+        return ""
+    freedom = replace(search.freedom, sizes=(1,), recomputes=("full",))
+    eased_gb, _, where = least_need(Search(search.base, freedom, search.batch), parts, search.batch)
+    if eased_gb >= need_gb:
+        return ""
+    return f"With train.recompute: full and train.microbatch_size: 1 it needs {eased_gb:,.4g} GB, {where}. "
 
 
 def too_weak(search: Search, job: Job, classes: Sequence[ChipClass], because: str) -> NeverFitsError:
@@ -187,60 +209,3 @@ def too_weak(search: Search, job: Job, classes: Sequence[ChipClass], because: st
 def unlike(classes: Sequence[ChipClass]) -> list[ChipClass]:
     """Keep one class of each chip."""
     return list({chip_class.chip.name: chip_class for chip_class in classes}.values())
-
-
-def least_gb(search: Search, part: Part, batch: int) -> float:
-    """Give the least that the fullest rank needs on one class, by any layout the search would try; 10^9 bytes.
-
-    The smallest micro-batch and the most recompute need the least. The optimizer's state may be sharded over the
-    replicas of a layout, which are in one site.
-    """
-    needs = [float("inf")]
-    freedom = replace(search.freedom, sizes=(min(search.freedom.sizes),), recomputes=search.freedom.recomputes[-1:])
-    for layout in pure_layouts(search.base.setting, part, freedom):
-        count = min(layout.count, -(-batch // layout.sequences))
-        least = replace(layout, microbatches=min(layout.depth, -(-batch // (layout.sequences * count))))
-        ranks = count * layout.cp * layout.ep
-        for zero_stage in zero_stages(search, layout.depth, ranks):
-            needs.append(needed_gb(search.base.setting, replace(least, zero_stage=zero_stage, shards=ranks)))
-    return min(needs)
-
-
-def holds_alone(search: Search, chip_class: ChipClass, batch: int) -> bool:
-    """Tell whether some layout that the search would try fits in memory on one class alone."""
-    return least_gb(search, Part(chip_class=chip_class, chips=chip_class.chips), batch) <= (
-        chip_class.chip.memory_gb or 0.0
-    )
-
-
-def zero_stages(search: Search, depth: int, ranks: int) -> list[int]:
-    """List the ZeRO stages that pipelines of a depth may have: the last two only without a pipeline."""
-    stages = {family.zero_stage for family in search.families}
-    return [stage for stage in sorted(stages) if (stage < 2 or depth == 1) and (stage == 0 or ranks > 1)]
-
-
-def smallest_chips(search: Search, chip_class: ChipClass, batch: int) -> int | None:
-    """Find the fewest chips of a class, in whole nodes, that the search finds a plan for; None if no number does.
-
-    More nodes than all replicas at the greatest depth and TP could use are of no help. The number is found by doubling
-    and halving, so one node fewer does not do.
-    """
-
-    def fits(nodes: int) -> bool:
-        return bool(search.estimates([Part(chip_class=chip_class, chips=nodes * chip_class.chips_per_node)], batch, 1))
-
-    shape = search.base.setting.shape
-    replica_chips = max(tp_degrees(shape, [chip_class])) * min(shape.num_layers, DEPTH_MAX)
-    most = -(-replica_chips * batch // chip_class.chips_per_node)
-    widest = Part(chip_class=chip_class, chips=most * chip_class.chips_per_node)
-    if least_gb(search, widest, batch) > (chip_class.chip.memory_gb or 0.0):
-        return None
-    low, high = 0, 1
-    while not fits(high):
-        if high >= most:
-            return None
-        low, high = high, min(2 * high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high * chip_class.chips_per_node

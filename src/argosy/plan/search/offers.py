@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.plan.pipelines.grid import Part
-from argosy.plan.search.drafts import Draft, Group, refitted
+from argosy.plan.search.drafts import Draft, Group, kind_of, refitted
 from argosy.plan.search.fit import choose_parts
 from argosy.plan.search.least import least_step_ms
 from argosy.plan.search.predict import Timed, time_draft
@@ -133,10 +133,11 @@ def moved(draft: Draft, giver: int, taker: int) -> Draft:
     groups: list[Group] = []
     for index, group in enumerate(draft.groups):
         change = (index == taker) - (index == giver)
-        fewest = 1 if draft.schedule == "gpipe" else group.template.layout.depth
-        if change and (draft.schedule == "interleaved" or group.microbatches + change < fewest):
+        takes = group.microbatches + change
+        runs = takes > 0 and (draft.schedule == "gpipe" or kind_of(group.template, 1).allowed(takes) == takes)
+        if change and not runs:
             return draft
         if change and group.count > 1:
             groups.append(replace(group, count=group.count - 1))
-        groups.append(replace(group, count=1 if change else group.count, microbatches=group.microbatches + change))
+        groups.append(replace(group, count=1 if change else group.count, microbatches=takes))
     return replace(draft, groups=tuple(groups))

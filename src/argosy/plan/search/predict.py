@@ -1,6 +1,6 @@
 """What is expected of a draft, and what it is held against: step time, throughput, cost, MFU, what holds it back.
 
-Reads times off the timeline and sets them beside the bound. Must not choose.
+Reads times off the timeline and sets them beside a reference. Must not choose.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Reference:
     """What a plan is held against. name: says in words what it is."""
 
     tokens_per_second: float
@@ -72,7 +72,7 @@ def summed(draft: Draft, values: Sequence[float | None]) -> float | None:
     return sum(map(mul, known, chips)) if len(known) == len(chips) else None
 
 
-def predicted(timed: Timed, bound: Bound, least_ms: float = 0.0) -> Plan:
+def predicted(timed: Timed, reference: Reference, least_ms: float = 0.0) -> Plan:
     """Make the whole plan of a timed draft, with its prediction. least_ms: that no step is shorter than; 0: unknown."""
     draft, timeline = timed.draft, timed.timeline
     plan = sketch(draft)
@@ -86,9 +86,9 @@ def predicted(timed: Timed, bound: Bound, least_ms: float = 0.0) -> Plan:
         mfu=model_flops_utilization(
             draft.setting.shape, draft.setting.sequence_length, timed.tokens_per_second, peak_tflops=peak
         ),
-        bound_tokens_per_second=bound.tokens_per_second,
-        bound_name=bound.name,
-        efficiency=timed.tokens_per_second / bound.tokens_per_second,
+        reference_tokens_per_second=reference.tokens_per_second,
+        reference_name=reference.name,
+        efficiency=timed.tokens_per_second / reference.tokens_per_second,
         cost_per_trillion_tokens=timed.cost,
         power_kw=timed.power_kw,
         memory_gb=max(stage.memory_gb for replica in plan.replicas for stage in replica.stages),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.network.wires import find_wire, send_ms
-from argosy.plan.costs.links import can_join
+from argosy.plan.costs.links import can_join, has_link
 from argosy.plan.pipelines.fronts import Choice, front
 from argosy.plan.pipelines.grid import Family, Freedom
 from argosy.plan.pipelines.grid import Part as Part
@@ -28,12 +28,11 @@ ZERO_ACROSS_MAX = 1
 BISECTIONS, CLOSE = 60, 1e-4
 
 ZERO = (0, 1)
-TRAINER_FAMILIES = tuple(Family(schedule=s, zero_stage=z) for s in ("1f1b", "gpipe") for z in ZERO)
-OTHER_FAMILIES = (
-    *(Family(schedule="zero-bubble", zero_stage=z) for z in ZERO),
+TRAINER_FAMILIES = (
+    *(Family(schedule=s, zero_stage=z) for s in ("1f1b", "gpipe", "zero-bubble") for z in ZERO),
     *(Family(schedule="interleaved", virtual_stages=v, zero_stage=z) for v in (2, 4, 8) for z in ZERO),
-    *(Family(zero_stage=z) for z in (2, 3)),
 )
+OTHER_FAMILIES = tuple(Family(zero_stage=z) for z in (2, 3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +117,7 @@ class Search:
         found: list[Candidate] = []
         for family in self.families:
             for blocks in partitions(parts, joined=self.joined):
-                if (self.freedom.form and len(blocks) > 1) or not all(self.linked(block, sites) for block in blocks):
+                if (self.freedom.form and len(blocks) > 1) or not all(self.linked(block) for block in blocks):
                     continue
                 fronts = [self.front(block, family) for block in blocks]
                 # Of many classes those that can't hold the model alone are left out.
@@ -134,20 +133,16 @@ class Search:
         for candidate in found:
             best[candidate.family] = min(candidate.least_ms, best.get(candidate.family, candidate.least_ms))
         for family, least_ms in sorted(best.items(), key=lambda item: item[1])[:MIXED_FAMILIES]:
-            sites = {part.chip_class.site for part in parts}
-            blocks = [b for b in blocks_of(parts, joined=self.joined) if self.linked(b, sites)]
+            blocks = [b for b in blocks_of(parts, joined=self.joined) if self.linked(b)]
             pool = [choice.template for block in blocks for choice in self.front(block, family)]
             picked = mixed(pool, chips, batch, least_ms)
             if picked:
                 yield Candidate(choice=tuple(picked), family=family, least_ms=least_ms)
 
-    def linked(self, block: tuple[Part, ...], sites: set[str]) -> bool:
-        """Tell whether a block may share pipelines: through several sites only where every two of all have a link.
-
-        Then any two sites may be neighbours in a pipeline, or be all that holds some layer.
-        """
-        several = len({part.chip_class.site for part in block}) > 1
-        return not several or all(can_join(pair, self.base.links) for pair in itertools.combinations(sites, 2))
+    def linked(self, block: tuple[Part, ...]) -> bool:
+        """Tell whether a block may share pipelines: through several sites only where every two have a link."""
+        own = sorted({part.chip_class.site for part in block})
+        return all(has_link(*pair, self.base.links) for pair in itertools.combinations(own, 2))
 
     def pace(self, part: Part) -> float:
         """Give the tokens a second of a class's quickest replicas alone, in a step without end; 0 where none fits."""
@@ -183,8 +178,11 @@ def has_form(draft: Draft, freedom: Freedom) -> bool:
 def exchanged(draft: Draft, freedom: Freedom) -> Iterator[Draft]:
     """Give a draft its ways to exchange gradients: one ring through all, or by phases where it crosses sites.
 
-    What is sharded goes by phases, so that it is gathered inside sites only; only the optimizer's state can.
+    What is sharded goes by phases, so that it is gathered inside sites only; only the optimizer's state can. Gradients
+    and weights are sharded over chips of one class, by whose wires a stage's times count what it shares.
     """
+    if draft.zero_stage > ZERO_ACROSS_MAX and len(draft.classes) > 1:
+        return
     crossing = crosses(draft)
     if not (crossing and draft.zero_stage):
         yield draft

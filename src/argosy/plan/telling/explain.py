@@ -117,14 +117,28 @@ def summary_lines(plans: Sequence[Plan], goal: str, width: int = LINE_WIDTH) -> 
     lines = [f"{goal}, {count:,} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{virtual}{zero}:"]
     lines += replica_lines(chosen, width)
     held = [f"{holdup.what} ({marked(share_text(holdup.share), chosen.emulated)})" for holdup in told.holdups]
-    lines.append(f"bound: {told.bound_name}; this plan reaches {marked(share_text(told.efficiency), chosen.emulated)}.")
+    reached = marked(share_text(told.efficiency), chosen.emulated)
+    lines.append(f"reference: {told.reference_name}; this plan reaches {reached}.")
     if any(len(plan_chips(plan)) < len(plan_chips(chosen)) for plan in plans[1:]):
-        lines.append("options on a part of these chips take the whole batch, so they do not add up to the bound.")
+        lines.append("options on a part of these chips take the whole batch, so they do not add up to the reference.")
+    lines += filter(None, [bound_line(chosen)])
     lines.append(f"held back by: {'; '.join(held[:HOLDUPS_MAX]) or 'nothing above 0.1 %'}.")
     if len(plans) > 1:
         second = option_rows(plans, goal)[1]
         lines.append(f"next best: {second.option}, {second.chips}, {second.step} a step.")
     return lines
+
+
+def bound_line(plan: Plan) -> str:
+    """Say what no plan can surpass, and how far this one is from it; empty where nothing was proven."""
+    told = predicted(plan)
+    if told.gap is None:
+        return ""
+    least, longer = time_text(told.step_ms / (1 + told.gap)), share_text(told.gap)
+    return (
+        f"bound: no plan takes less than {marked(least, plan.emulated)} a step on the chips that this job may have "
+        f"(proven, loose); this one is {marked(longer, plan.emulated)} longer."
+    )
 
 
 def replica_lines(plan: Plan, width: int = LINE_WIDTH) -> list[str]:

@@ -12,6 +12,8 @@ from argosy.contracts.plan import Plan
 from argosy.plan.search.fit import refusal_of
 from argosy.plan.telling.explain import marked, plan_chips, predicted, time_text
 
+W_PER_KW = 1e3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
@@ -38,6 +40,17 @@ def idle_classes(
     )
 
 
+def reached_cap(job: Job, chip_class: ChipClass, plan: Plan) -> str:
+    """Say which cap leaves no room for another node of a class; empty where none does."""
+    node, most, power_kw = chip_class.chips_per_node, job.chips.maximum, job.objective.power_kw
+    if most is not None and sum(plan_chips(plan).values()) + node > most:
+        return f"chips.max is {most:,}"
+    draw_kw = predicted(plan).power_kw or 0.0
+    if power_kw is not None and draw_kw + node * (chip_class.chip.tdp_w or 0.0) / W_PER_KW > power_kw:
+        return f"objective.power is {power_kw:,.4g} kW"
+    return ""
+
+
 def why_idle(job: Job, chip_class: ChipClass, plans: Sequence[Plan], holds: Callable[[ChipClass], bool]) -> str:
     """Say why a plan leaves chips of a class idle."""
     name = chip_class.name
@@ -45,10 +58,8 @@ def why_idle(job: Job, chip_class: ChipClass, plans: Sequence[Plan], holds: Call
         return "not in chips.allow"
     if refusal := refusal_of(job, chip_class):
         return refusal
-    if job.chips.maximum is not None:
-        return f"chips.max is {job.chips.maximum:,}"
-    if job.objective.power_kw is not None:
-        return f"objective.power is {job.objective.power_kw:,.4g} kW"
+    if cap := reached_cap(job, chip_class, plans[0]):
+        return cap
     if name in plan_chips(plans[0]):
         return "more of them would be of no help" if job.objective.goal == "fastest" else "fewer are cheaper"
     small = "" if holds(chip_class) else "the model does not fit on them alone; "
