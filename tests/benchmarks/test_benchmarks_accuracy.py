@@ -20,6 +20,9 @@ TIME_MAX = {
     "megascale_megatron": 0.10,
     "megascale": 0.10,
     "flagperf": 0.10,
+    "torchtitan": 0.13,
+    "llm_foundry": 0.19,
+    "megatron_bridge": 0.27,
 }
 
 
@@ -28,7 +31,7 @@ LEFT_OUT = {
     "flagperf": 8,
     "torchtitan": 8,
     "llm_foundry": 7,
-    "megatron_bridge": 192,
+    "megatron_bridge": 170,
     "megatron_strong": 2,
     "mindspeed": 79,
     "sailor_rows": 18,
@@ -42,6 +45,12 @@ REASONS = {
     ("flagperf", "seq, global_batch not stated"): 4,
     ("torchtitan", "trained in fp8, not in 16 bits"): 8,
     ("llm_foundry", "trained in amp_fp8, not in 16 bits"): 7,
+    ("megatron_bridge", "trained in MXFP8, not in 16 bits"): 93,
+    ("megatron_bridge", "trained in FP8, not in 16 bits"): 30,
+    ("megatron_bridge", "trained in NVFP4, not in 16 bits"): 24,
+    ("megatron_bridge", "trained in FP8-CS, not in 16 bits"): 10,
+    ("megatron_bridge", "trained in FP8-MX, not in 16 bits"): 5,
+    ("megatron_bridge", "precision not stated"): 8,
 }
 
 

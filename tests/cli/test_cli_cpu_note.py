@@ -1,6 +1,6 @@
 """The line that explains a prediction for CPU cores which is far off."""
 
-from argosy.cli.train import cpu_note
+from argosy.cli.train_screen import cpu_note
 from support.runs import FLEET, Workspace, ended_run
 
 

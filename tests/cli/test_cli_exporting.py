@@ -32,7 +32,7 @@ class TestOutput:
         """With files, several may be written, and the plans are printed as ever."""
         bash, table = tmp_path / "plan.sh", tmp_path / "train.yaml"
         assert main([*files, "--export", f"megatron={bash}", "--export", f"flagscale={table}"]) == 0
-        assert "bound:" in capsys.readouterr().out
+        assert "reference:" in capsys.readouterr().out
         assert megatron_split(bash.read_text()) == flagscale_split(table.read_text())
 
     def test_beside_json(self, files: list[str], tmp_path: Path, capsys: Any) -> None:

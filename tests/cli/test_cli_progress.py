@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console
 
 from argosy.cli.choosing import choose
+from argosy.cli.live_screen import StatusLine
 from argosy.cli.pace import clock_text
-from argosy.cli.progress import Screen, StatusLine
+from argosy.cli.progress import Screen
 from argosy.contracts.messages import Note, Ready, Saved
 from support.runs import Workspace, step
 

@@ -11,7 +11,12 @@ from argosy.contracts.plan import Plan, Prediction
 from support.runs import Workspace, step
 
 TOLD = Prediction(
-    step_ms=100, tokens_per_second=10_000, mfu=0.4, bound_tokens_per_second=11_000, bound_name="b", efficiency=0.9
+    step_ms=100,
+    tokens_per_second=10_000,
+    mfu=0.4,
+    reference_tokens_per_second=11_000,
+    reference_name="b",
+    efficiency=0.9,
 )
 
 

@@ -15,6 +15,9 @@ from argosy.plan.timing.timeline import simulate
 from argosy.plan.timing.trace import timeline_rows
 from support.runs import Workspace, timed_ranks
 
+# A batch that two whole replicas divide by their speeds, so that no pipeline is faster.
+TWO_REPLICAS = "train.global_batch_size=9"
+
 
 def op(kind: str, begin_ms: float, step: int = 1, **more: object) -> RankOp:
     """Make an operation of 10 ms, on the host a little late."""
@@ -66,7 +69,7 @@ class TestRead:
 class TestPerfetto:
     def test_nodes_are_processes_and_ranks_threads(self, workspace: Workspace) -> None:
         """Every node and wire is named, and every operation has its times in microseconds."""
-        events = perfetto(ranks(), choose(workspace.inputs()).plan)["traceEvents"]
+        events = perfetto(ranks(), choose(workspace.inputs(TWO_REPLICAS)).plan)["traceEvents"]
         named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
         assert named == ["north-1 (emulated clock)", "south-1 (emulated clock)", "wires"]
         forward = next(event for event in events if event["name"] == "forward 0")
@@ -76,13 +79,13 @@ class TestPerfetto:
 
     def test_the_hosts_clock_is_named(self, workspace: Workspace) -> None:
         """On real chips the names say that an accelerator's work was launched then, which is not when it ran."""
-        text = json.dumps(perfetto(ranks("host"), choose(workspace.inputs()).plan))
+        text = json.dumps(perfetto(ranks("host"), choose(workspace.inputs(TWO_REPLICAS)).plan))
         assert "north-1 (host clock: on an accelerator, when work was launched)" in text
 
     def test_the_file_is_json(self, workspace: Workspace) -> None:
         """The file holds the events and says that they are emulated."""
         folder = save(workspace.folder / "trace", ranks())
-        write_trace(workspace.folder / "out.json", folder, choose(workspace.inputs()).plan)
+        write_trace(workspace.folder / "out.json", folder, choose(workspace.inputs(TWO_REPLICAS)).plan)
         written = json.loads((workspace.folder / "out.json").read_text())
         assert written["otherData"]["emulated"] is True
         assert written["traceEvents"]

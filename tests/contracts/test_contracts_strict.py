@@ -15,7 +15,8 @@ def plan():
     stage = Stage(
         first_layer=0, end_layer=2, chip_class="a/cpu", forward_ms=1, backward_ms=2, backward_shares=(0.5, 0.5)
     )
-    told = Prediction(step_ms=1, tokens_per_second=1, mfu=1, bound_tokens_per_second=1, bound_name="b", efficiency=1)
+    reference = {"reference_tokens_per_second": 1, "reference_name": "b"}
+    told = Prediction(step_ms=1, tokens_per_second=1, mfu=1, efficiency=1, **reference)
     return Plan(
         model="m",
         num_layers=2,

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from argosy.agent.wire import dial
 from argosy.contracts.errors import BadInputError, InfrastructureError, UserCodeError
 from argosy.contracts.launching import ServerFailed, ServerListening, ServerReady, read_reply
 from argosy.contracts.messages import Failed
@@ -14,10 +15,10 @@ from argosy.train.rankprocess import limit_threads, run_entry
 from support.launches import launch
 
 
-def start(path, *arguments):
+def start(path, *arguments, stdin=subprocess.PIPE):
     """Start a fork server without torch; its standard input is a pipe."""
     command = [sys.executable, "-m", "argosy.train.forkserver", str(path), "--entry", "support.fake_ranks:train"]
-    return subprocess.Popen([*command, "--preload", "", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen([*command, "--preload", "", *arguments], stdin=stdin, stdout=subprocess.PIPE)
 
 
 @pytest.mark.slow
@@ -46,6 +47,38 @@ class TestForkServer:
             server.terminate()
             assert server.wait(60) == 0
         assert not (tmp_path / "fork").exists()
+
+    def test_one_that_lingers_stays_for_its_children(self, tmp_path):
+        """With --linger the end of standard input waits for those that are still connected, and serves them."""
+        with start(tmp_path / "fork", "--linger") as server:
+            [server.stdout.readline() for _ in range(2)]
+            with dial(f"unix:{tmp_path / 'fork'}", 60.0) as connection:
+                connection.recv(1000)
+                server.stdin.close()
+                with pytest.raises(subprocess.TimeoutExpired):
+                    server.wait(1.0)
+                with dial(f"unix:{tmp_path / 'fork'}", 60.0) as other:
+                    assert b"server_ready" in other.recv(1000)
+            assert server.wait(60) == 0
+
+    def test_a_new_hold_keeps_one_that_lingers(self, tmp_path):
+        """Who takes hold of the pipe again while ranks run keeps the server beyond their end."""
+        os.mkfifo(tmp_path / "life")
+        reader = os.open(tmp_path / "life", os.O_RDONLY | os.O_NONBLOCK)
+        hold = os.open(tmp_path / "life", os.O_WRONLY)
+        with start(tmp_path / "fork", "--linger", stdin=reader) as server:
+            [server.stdout.readline() for _ in range(2)]
+            with dial(f"unix:{tmp_path / 'fork'}", 60.0) as connection:
+                connection.recv(1000)
+                os.close(hold)
+                with pytest.raises(subprocess.TimeoutExpired):
+                    server.wait(0.6)
+                hold = os.open(tmp_path / "life", os.O_WRONLY | os.O_NONBLOCK)
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.wait(1.5)
+            os.close(hold)
+            assert server.wait(60) == 0
+        os.close(reader)
 
     def test_a_path_that_is_taken(self, tmp_path):
         """A path that exists is refused, and left alone."""

@@ -2,12 +2,12 @@
 
 import pytest
 
+from argosy.agent.store import HostedStore
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.launching import DEFAULT_PRELOAD
 from argosy.contracts.messages import Failed, Note
 from argosy.engine.crew import Crew
 from argosy.engine.failure import first_failure
-from argosy.engine.store import HostedStore
 from support.launches import engine, exit_codes, launch
 
 pytestmark = pytest.mark.slow

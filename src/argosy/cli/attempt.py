@@ -13,7 +13,7 @@ from argosy.cli.choosing import Choice
 from argosy.cli.data import DataListener, prepare_data
 from argosy.cli.inputs import Inputs
 from argosy.cli.record import Record
-from argosy.cli.used import plan_classes as plan_classes
+from argosy.cli.used import plan_classes
 from argosy.contracts.messages import Failed, Finished, Launch, RankExited, Saved, StepDone, Upward
 from argosy.engine.failure import first_failure
 from argosy.engine.local import LocalEngine, LocalOptions

@@ -6,14 +6,14 @@ Starts nothing; what can't run here is refused before anything is.
 from dataclasses import dataclass
 from pathlib import Path
 
+from argosy.cli.here import bind_here
 from argosy.cli.inputs import Inputs
 from argosy.cli.jobs import load_model, shadow_note, told_of
-from argosy.cli.planfile import check_here, read_plan
+from argosy.cli.planfile import read_plan
 from argosy.cli.planning import plan_inputs
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape, trainer_refusal
-from argosy.plan.bind import bind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,7 @@ def choose(inputs: Inputs, wanted: str | None = None) -> Choice:
         plans: tuple[Plan, ...] = (read_plan(Path(str(wanted)), inputs),)
     else:
         plans = chosen_first(plan_inputs(inputs, shape, runnable=True), int(wanted or 1))
-    plan = bind(plans[0], inputs.nodes)
-    check_here(plan, inputs)
+    plan = bind_here(plans[0], inputs)
     notes = [shadow_note(inputs.job.model)]
     if plans[0].placement and plans[0].placement != plan.placement:
         notes.append(f"{wanted} places its ranks elsewhere; its placement is not used, they were placed anew")

@@ -3,12 +3,11 @@
 Adds to `train.data` where the cache is and whose file an error is about.
 """
 
-import os
-from pathlib import Path
 from typing import Protocol
 
 from argosy.cli.inputs import Inputs
 from argosy.cli.jobs import told_of
+from argosy.train.data.cache import cache_folder
 from argosy.train.data.prepare import TokenSetInfo, prepare
 from argosy.train.data.sources import find_files
 
@@ -41,10 +40,3 @@ def prepare_data(inputs: Inputs, vocab_size: int, listener: DataListener) -> Tok
         )
     listener.prepared(info)
     return info
-
-
-def cache_folder() -> Path:
-    """Where prepared data is kept: $ARGOSY_CACHE, else argosy in $XDG_CACHE_HOME or ~/.cache."""
-    named = os.environ.get("ARGOSY_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(named) if named else Path(base) / "argosy"

@@ -6,8 +6,8 @@ Shows what it is told, like the screen of `argosy train`, in fewer words.
 from argosy.cli.choosing import Choice
 from argosy.cli.ended import Ended
 from argosy.cli.inputs import Inputs
-from argosy.cli.progress import data_text
-from argosy.cli.train import TrainScreen
+from argosy.cli.run_texts import data_text
+from argosy.cli.train_screen import TrainScreen
 from argosy.contracts.plan import Plan, Replica
 from argosy.plan.telling.explain import time_text
 from argosy.train.data.prepare import TokenSetInfo

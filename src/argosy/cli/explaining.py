@@ -80,9 +80,6 @@ def explanation_lines(told: Explanation, plan: Plan) -> Iterator[str]:
         for room in told.rooms
     ]
     yield f"memory, fullest stages: {'; '.join(rooms)}."
-    if plan.prediction is not None and plan.prediction.gap is not None:
-        gap = marked(share_text(plan.prediction.gap), plan.emulated)
-        yield f"gap: a step is at most {gap} longer than the least that any plan on these chips could take (proven)."
     for reason in told.left_out[:LEFT_OUT_MAX]:
         yield f"not planned with: {reason}"
     if len(told.left_out) > LEFT_OUT_MAX:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from argosy.cli.inputs import Inputs
 from argosy.cli.jobs import load_model
 from argosy.contracts.plan import TRAINER_PROGRAM, Plan
-from argosy.plan.search.fit import holds_alone
+from argosy.plan.search.needs import holds_alone
 from argosy.plan.search.question import make_search
 from argosy.plan.telling.idle import Idle, idle_classes
 

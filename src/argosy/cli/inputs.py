@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from argosy.cli.fleets import fleet_of
 from argosy.cli.jobs import load_job
-from argosy.cli.profiles import Measured, read_profiles
+from argosy.cli.profiles import read_profiles
 from argosy.contracts.fleet import ChipClass, Fleet, Node
 from argosy.contracts.job import Job
 from argosy.fleet.catalogue import Catalogue, load_catalogue
 from argosy.fleet.classes import chip_classes, fleet_nodes
-from argosy.fleet.detect import survey
-from argosy.fleet.fleet_file import load_fleet
-
-THIS_MACHINE = "this machine"
+from argosy.plan.costs.measured import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +41,7 @@ def read_inputs(
     """Read a job and a fleet, and profiles. Raises BadInputError with the place of every mistake."""
     known = load_catalogue(catalogue)
     asked = load_job(job, overrides)
-    if fleet is None:
-        found = gather(asked, str(job), survey(known).fleet, THIS_MACHINE, known)
-    else:
-        found = gather(asked, str(job), load_fleet(fleet, known), str(fleet), known)
+    found = gather(asked, str(job), *fleet_of(fleet, known), known)
     return replace(found, measured=read_profiles(profiles, known))
 
 

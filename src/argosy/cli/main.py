@@ -51,6 +51,9 @@ COMMANDS: dict[str, Entry] = {
     "plan": Entry(
         module="argosy.cli.plan", attribute="command", help="Say how a job would split over a fleet, and how fast."
     ),
+    "diagnose": Entry(
+        module="argosy.cli.diagnose", attribute="command", help="Say from logs and dumps what broke a job, and who."
+    ),
     "fleet": Entry(module="argosy.cli.fleet", attribute="app", help="Check, show or detect a fleet."),
     "chips": Entry(module="argosy.cli.chips", attribute="command", help="List the chips that the catalogue knows."),
     "profile": Entry(
@@ -62,6 +65,25 @@ COMMANDS: dict[str, Entry] = {
     "export": Entry(
         module="argosy.cli.export", attribute="command", help="Write a checkpoint as Hugging Face safetensors."
     ),
+    "up": Entry(module="argosy.cli.up", attribute="command", help="Begin the service on this machine."),
+    "serve": Entry(module="argosy.cli.serve", attribute="command", help="Run the service in the foreground."),
+    "down": Entry(module="argosy.cli.down", attribute="command", help="End the service of this machine; jobs go on."),
+    "status": Entry(module="argosy.cli.status", attribute="command", help="Say how the service is."),
+    "submit": Entry(module="argosy.cli.submit", attribute="command", help="Hand a job in, or try one out."),
+    "jobs": Entry(module="argosy.cli.job_list", attribute="command", help="List jobs; --watch shows them live."),
+    "show": Entry(module="argosy.cli.job_show", attribute="command", help="Show a job, predicted beside measured."),
+    "logs": Entry(module="argosy.cli.job_logs", attribute="command", help="Show what a job's ranks wrote."),
+    "cancel": Entry(module="argosy.cli.job_cancel", attribute="command", help="End jobs."),
+    "explain": Entry(module="argosy.cli.job_explain", attribute="command", help="Say why a job waits, and its story."),
+    "nodes": Entry(module="argosy.cli.nodes", attribute="command", help="List nodes."),
+    "cordon": Entry(module="argosy.cli.cordon", attribute="command", help="Let nothing new start on nodes."),
+    "drain": Entry(module="argosy.cli.drain", attribute="command", help="Empty nodes, by a deadline if one is given."),
+    "uncordon": Entry(module="argosy.cli.uncordon", attribute="command", help="Let jobs start on nodes again."),
+    "queues": Entry(module="argosy.cli.queues", attribute="command", help="List queues, or set the policy."),
+    "events": Entry(module="argosy.cli.event_stream", attribute="command", help="Stream what happens."),
+    "report": Entry(module="argosy.cli.report_hours", attribute="command", help="Count chip-hours by queue and user."),
+    "token": Entry(module="argosy.cli.tokens", attribute="app", help="Make, list and revoke tokens; see who did what."),
+    "agent": Entry(module="argosy.cli.agent", attribute="command", help="Run this host's agent of a service."),
 }
 
 

@@ -11,8 +11,7 @@ from rich.text import Text
 from argosy.cli.idling import idle_lines
 from argosy.cli.inputs import Inputs
 from argosy.cli.options_table import LONG_LINK, options_table
-from argosy.cli.outlook import course_of as course_of
-from argosy.cli.outlook import power_lines
+from argosy.cli.outlook import course_of, power_lines
 from argosy.cli.words import counted
 from argosy.contracts.plan import Plan
 from argosy.plan.telling.course import course_line

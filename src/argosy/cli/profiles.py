@@ -5,8 +5,7 @@ from pathlib import Path
 
 from argosy.cli.files import read_text
 from argosy.fleet.catalogue import Catalogue
-from argosy.plan.costs.measured import Measured as Measured
-from argosy.plan.costs.measured import read_measured
+from argosy.plan.costs.measured import Measured, read_measured
 
 BYTES_MAX = 64 << 20
 

@@ -4,15 +4,14 @@ Lays out what the room `plan` says; computes nothing.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 
 from argosy.cli.explaining import explained, print_explanation
 from argosy.cli.inputs import Inputs
-from argosy.cli.options import course_of, print_plans
+from argosy.cli.options import print_plans
+from argosy.cli.plan_json import plans_json
 from argosy.cli.words import console
-from argosy.contracts.codec import encode
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.forms import Form
@@ -36,8 +35,7 @@ def show_plans(
     """
     told = explained(inputs, shape, plans[0], runnable=runnable, form=form) if explain else None
     if as_json:
-        content: dict[str, Any] = {"plans": plans, "course": course_of(inputs.job, plans[0])}
-        typer.echo(encode(content | ({"explanation": told} if told else {})).decode())
+        typer.echo(plans_json(inputs, plans, told))
         return
     screen = console(WIDTH)
     print_plans(screen, inputs, plans)

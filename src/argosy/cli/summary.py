@@ -104,8 +104,8 @@ def compare(plan: Plan, measured: Measured) -> list[Line]:
         lines.append(
             Line(what=measured.mfu_name, predicted=mark + percent(told.mfu), measured=mark + percent(measured.mfu))
         )
-    if told.bound_tokens_per_second > 0 and len(plan_chips(plan)) > 1:
-        reached = measured.tokens_per_second / told.bound_tokens_per_second
+    if told.reference_tokens_per_second > 0 and len(plan_chips(plan)) > 1:
+        reached = measured.tokens_per_second / told.reference_tokens_per_second
         lines.append(Line(what=PARTS_SUM, predicted=mark + percent(told.efficiency), measured=mark + percent(reached)))
     lines.append(_memory(plan, measured))
     if told.cost_per_trillion_tokens is not None and measured.cost_per_trillion_tokens is not None:

@@ -7,17 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from argosy.cli.attempt import Wishes, plan_classes
+from argosy.cli.attempt import Wishes
 from argosy.cli.ended import Ended
 from argosy.cli.inputs import Inputs, read_inputs
 from argosy.cli.jsonlines import JsonLines
-from argosy.cli.progress import Screen
 from argosy.cli.running import Watcher, run
+from argosy.cli.train_screen import TrainScreen
 from argosy.contracts.errors import ArgosyError, InterruptedByUserError
 from argosy.contracts.job import CheckpointSpec
 
 PORT_MAX = 65_535
-CPU_NOTE_SHARE = 0.5
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON lines, one an event; `result` comes last.")]
 
 
@@ -60,40 +59,6 @@ def with_checkpoint(inputs: Inputs, directory: Path) -> Inputs:
         return inputs
     checkpoint = CheckpointSpec(to=str(directory / "checkpoints"), keep=1, resume=False)
     return replace(inputs, job=replace(job, checkpoint=checkpoint))
-
-
-class TrainScreen(Screen):
-    """The screen of `argosy train`."""
-
-    def ended(self, ended: Ended) -> None:
-        """Show figures and where the files are; the error itself comes from the top."""
-        self.status.close()
-        if ended.lines and (ended.error is None or ended.outcome.interrupted):
-            self.figures(ended.lines, ended.told_by)
-            if ended.warning:
-                self.say("warning", ended.warning)
-            if note := cpu_note(ended):
-                self.say("note", note)
-        if ended.measured is None and ended.error is None:
-            self.say("done", f"all {ended.inputs.job.train.steps:,} steps were done before; raise train.steps to go on")
-        for label, path in (("report", ended.report), ("trace", ended.trace), ("export", ended.export)):
-            if path is not None:
-                self.say(label, f"{path}" + (" (open in ui.perfetto.dev)" if label == "trace" else ""))
-
-
-def cpu_note(ended: Ended) -> str:
-    """Say why a prediction for real CPU cores is far off; empty where it isn't, or for other chips."""
-    plan, measured, predicted = ended.choice.plan, ended.measured, ended.choice.plan.prediction
-    if measured is None or predicted is None or plan.emulated:
-        return ""
-    if abs(measured.step_ms / predicted.step_ms - 1) <= CPU_NOTE_SHARE:
-        return ""
-    if any(chip_class.chip.name != "cpu" for chip_class in plan_classes(plan, ended.inputs)):
-        return ""
-    return (
-        "the catalogue's figures for `cpu` are those of half a server core, and small models are bound by overhead; "
-        "`argosy profile` measures this machine, and --profile plans by it"
-    )
 
 
 class TrainJson(JsonLines):

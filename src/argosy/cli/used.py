@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from argosy.cli.inputs import Inputs as Inputs
+from argosy.cli.inputs import Inputs
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import Plan
 

@@ -4,8 +4,6 @@ import os
 
 from rich.console import Console
 
-from argosy.contracts.plain import plain_text as plain_text
-
 WIDTH = 100
 
 

@@ -1,7 +1,7 @@
-"""What a user asks for: one training job, as `job.yaml` says it.
+"""What a user asks for: a training job, or any command as a gang (`kind: run`), as `job.yaml` says it.
 
-Pure data with times in seconds and paths as strings; reading the file is `contracts.job_file`. The kinds
-`run` and `serve` grow with the service.
+Pure data with times in seconds and paths as strings; reading the file is `contracts.job_file` and `contracts.run_file`.
+The kind `serve` comes later.
 """
 
 from dataclasses import dataclass, field
@@ -95,3 +95,70 @@ class Job:
     initial_weights: str | None = None
     export_to: str | None = None
     version: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPattern:
+    """What a line of a log means. match: a regular expression, searched in each line.
+
+    means: user, infrastructure (a rank that then ends badly is blamed so) or note (people are told). stop: the ranks
+    are ended as soon as it is seen.
+    """
+
+    match: str
+    means: str = "note"
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangSpec:
+    """When a command counts as hung, which is an infrastructure failure of its rank.
+
+    no_output_for_s: no rank of the node wrote anything for so long. step_pattern: lines that match it are marks of
+    steps; no_step_for_s: none came for so long, counted from the first mark.
+    """
+
+    no_output_for_s: float | None = None
+    step_pattern: str | None = None
+    no_step_for_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """A command to run on whole nodes.
+
+    command: of one word, a text for /bin/sh; of several, a program and its arguments. processes_per_node: None: one
+    launcher a node (torchrun and its like, which start the processes themselves); a number: so many, each a rank; 0:
+    one for each chip. upload: a folder of the submitter that every node gets a copy of; None: nothing.
+    working_directory: a folder within the upload, or else one that every node sees; None: the upload, or else an empty
+    folder of the attempt's own. restarts: how often the job starts again when its own code fails. stop_grace_s: from
+    SIGTERM to SIGKILL.
+    """
+
+    command: tuple[str, ...]
+    nodes: int = 1
+    processes_per_node: int | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    working_directory: str | None = None
+    upload: str | None = None
+    restarts: int = 0
+    hang: HangSpec = field(default_factory=HangSpec)
+    log_patterns: tuple[LogPattern, ...] = ()
+    stop_grace_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunJob:
+    """Any command as a gang. chips.allow: the chip kinds whose nodes it may have; it takes whole nodes."""
+
+    name: str
+    run: RunSpec
+    kind: str = "run"
+    queue: str = "default"
+    priority: int = 0
+    chips: ChipsSpec = field(default_factory=ChipsSpec)
+    time_limit_s: float | None = None
+    version: int = 1
+
+
+AnyJob = Job | RunJob

@@ -71,6 +71,10 @@ def _checked_name(value: Any) -> Any:
     return value
 
 
+ChipNames = Annotated[Texts, BeforeValidator(_named_chips)]
+JobName = Annotated[str, BeforeValidator(_checked_name)]
+
+
 def _checked_tokenizer(value: Any) -> Any:
     """Refuse tokenizers that are neither `bytes`, `train:N` nor a path: one has a slash or ends in .json."""
     allowed = "write bytes, train:4096, or the path of a tokenizer.json or of a folder that holds one, such as ./gpt2"
@@ -189,7 +193,7 @@ class ChipsSection(Section):
 
     OTHER_NAMES: ClassVar = {"minimum": "min", "maximum": "max", "kinds": "allow"}
 
-    allow: Annotated[Texts, BeforeValidator(_named_chips)] = ()
+    allow: ChipNames = ()
     min: Positive = 1
     max: Positive | None = None
 
@@ -211,7 +215,7 @@ class JobFile(Section):
     OTHER_NAMES: ClassVar = {"time": "time_limit", "weights": "initial_weights", "export": "export_to"}
 
     kind: Literal["train"] = "train"
-    name: Annotated[str, BeforeValidator(_checked_name)]
+    name: JobName
     queue: Text = "default"
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     model: Text
@@ -233,7 +237,9 @@ def read_job(text: str, source: str, overrides: Sequence[str] = ()) -> Job:
     """
     document = override(read_document(text, source), overrides)
     kind = document.value.get("kind", "train")
-    if kind in ("run", "serve"):
+    if kind == "run":
+        raise document.error(("kind",), "this command takes `kind: train` only; `argosy submit` runs commands, too")
+    if kind == "serve":
         raise document.error(
             ("kind",), f"this version runs `kind: train` only; {kind} is planned and refused until then"
         )

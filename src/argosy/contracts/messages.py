@@ -19,7 +19,8 @@ class Launch:
     model_config: text of the HF config.json. store_host, store_port: the attempt's TCPStore, hosted by the engine.
     tokens: folder of the prepared data set. board: path of the shared-memory board of the emulated clock, empty when
     chips are real. devices: chip class -> torch device type; a class that is absent runs on the CPU (emulated chips
-    do). directory: where this attempt writes (logs, traces).
+    do). directory: where this attempt writes (logs, traces). save_on_stop: at SIGTERM the ranks end the step that they
+    are in, save a checkpoint and leave, instead of leaving at once.
     """
 
     attempt: str
@@ -34,6 +35,7 @@ class Launch:
     board: str = ""
     devices: dict[str, str] = field(default_factory=dict)
     trace: bool = False
+    save_on_stop: bool = False
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):

@@ -118,7 +118,9 @@ class Exchange:
 
     wire_bytes: what one direction of the wire carries for it (ring all-reduce: 2 (n-1)/n x gradient bytes; with
     ZeRO-1 the reduce-scatter's half; by phases the sums of the sites). gather_bytes: with ZeRO-1, what the parameter
-    all-gather after the update carries over the same wire; else 0. hops: one-way delays that the algorithm pays.
+    all-gather after the update carries over the same wire; else 0. With ZeRO-2 and 3 every micro-batch scatters its
+    gradients, with ZeRO-3 it gathers weights too: those are in the stages' times, and here wire_bytes is 0, with ZeRO-3
+    gather_bytes as well. hops: one-way delays that the algorithm pays, where it sends anything.
     inside_ms: what phases inside sites add to an exchange across them, after the wire is free again; 0 for one flat
     ring through all. gathers: with ZeRO-1 by phases, one for each site of several holders, whose shards it gathers;
     then gather_bytes is 0, for nothing crosses after the update. Where neither gathers anything, as by phases with one
@@ -156,7 +158,7 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdup:
-    """One thing that keeps the plan from its bound: what, and the share of the step it takes."""
+    """One thing that keeps the chips from computing all the time: what, and the share of the step it takes."""
 
     what: str
     share: float
@@ -164,9 +166,10 @@ class Holdup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What the planner expects. mfu counts forward and backward without recompute. efficiency = throughput / bound.
+    """What the planner expects. mfu counts forward and backward without recompute.
 
-    bound_tokens_per_second: the sum of what each class would do alone with its best plan; bound_name says so in words.
+    reference_tokens_per_second: what each class would do alone with its best plan, all together; reference_name says
+    so in words. efficiency: throughput over the reference, which a plan may surpass.
     exchange_share: time that gradients occupy the long link / the step if nothing of it overlapped. exchange_hidden:
     the part of that time that does not lengthen the step. gap: by what part the step may be longer than the least that
     any plan on these chips could take, against a proven lower bound; None where none was worked out. power_kw: of the
@@ -177,8 +180,8 @@ class Prediction:
     step_ms: float
     tokens_per_second: float
     mfu: float
-    bound_tokens_per_second: float
-    bound_name: str
+    reference_tokens_per_second: float
+    reference_name: str
     efficiency: float
     cost_per_trillion_tokens: float | None = None
     exchange_share: float = 0.0

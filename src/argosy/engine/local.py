@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from argosy.agent.store import HostedStore
 from argosy.contracts.blame import INFRASTRUCTURE
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.fleet import Node
@@ -20,7 +21,6 @@ from argosy.contracts.launching import DEFAULT_ENTRY, DEFAULT_PRELOAD, StartRank
 from argosy.contracts.messages import AgentReady, Failed, Launch, Note, RankExited, Upward
 from argosy.engine.crew import POLL_S, Crew
 from argosy.engine.failure import failure_error, is_failure
-from argosy.engine.store import HostedStore
 
 SILENCE_S = 1800.0
 ANSWER_S = 2.0

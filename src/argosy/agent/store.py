@@ -1,4 +1,4 @@
-"""The rendezvous of an attempt: a TCPStore that the fork server hosts for the engine, which itself knows no torch."""
+"""The rendezvous of an attempt: a TCPStore that the fork server hosts for whoever asks and itself knows no torch."""
 
 import socket
 from pathlib import Path

@@ -1,0 +1,51 @@
+"""How an agent gets its key: once, by a join token; kept on its disk from then on."""
+
+import time
+from pathlib import Path
+
+import msgspec
+
+from argosy.agent.http import Courier
+from argosy.agent.keys import Identity, read_identity, write_identity
+from argosy.contracts.errors import BadInputError, InfrastructureError
+from argosy.contracts.talk import JOIN_PATH, HostFacts, JoinAnswer, JoinAsk, read_word, write_word
+
+REPLY_S = 30.0
+AGAIN_S = 1.0
+SERVER_ERRORS = 500
+
+
+def join(server: str, state: Path, facts: HostFacts, *, token: str, node: str, patience_s: float) -> Identity:
+    """Give this agent's name and key at a server, joining it unless it did before.
+
+    Raises BadInputError without key and token, InfrastructureError when the server refuses or isn't there.
+    """
+    identity = read_identity(state)
+    if identity.key and identity.server == server:
+        return identity
+    if not token:
+        raise BadInputError(f"this agent has no key of {server} yet; join it with --token TOKEN")
+    answer = _ask(server, JoinAsk(token=token, agent=identity.agent, facts=facts, node=node), patience_s)
+    joined = msgspec.structs.replace(identity, server=server, node=answer.node, key=answer.key)
+    try:
+        write_identity(state, joined)
+    except OSError as error:
+        raise InfrastructureError(f"can't keep the key in {state}: {error.strerror}") from error
+    return joined
+
+
+def _ask(server: str, ask: JoinAsk, patience_s: float) -> JoinAnswer:
+    """Join; a server that is not there yet is asked again until the patience ends."""
+    deadline_s = time.monotonic() + patience_s
+    courier = Courier(server, "")
+    try:
+        while True:
+            try:
+                return read_word(courier.post(JOIN_PATH, write_word(ask), REPLY_S), JoinAnswer)
+            except InfrastructureError as error:
+                refused = getattr(error, "status", SERVER_ERRORS) < SERVER_ERRORS
+                if refused or time.monotonic() + AGAIN_S > deadline_s:
+                    raise
+            time.sleep(AGAIN_S)
+    finally:
+        courier.close()

@@ -1,0 +1,201 @@
+"""The agent of a node in the service: joins a server, tells what it holds, does what it is told, until it is ended.
+
+Its own thread alone touches what is held. When it ends, its ranks go on; the next process on this node finds them
+again. It must not know what jobs are for.
+"""
+
+import contextlib
+import logging
+import os
+import queue
+import secrets
+import select
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from argosy.agent.folder import Lease, make_folder, take_lock
+from argosy.agent.joining import join
+from argosy.agent.keeper import Keeper, Place
+from argosy.agent.outgoing import Outgoing
+from argosy.agent.talking import Picture, Voice
+from argosy.agent.warm import WarmServer
+from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError
+from argosy.contracts.talk import Answer, HostFacts, StartTrain
+
+LOG = logging.getLogger("argosy.agent")
+JOIN_S = 30.0
+TICK_S = 1.0
+BUSY_TICK_S = 0.25
+LEAVE_S = 2.0
+WARM_EVERY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """How an agent is started.
+
+    server: URL. token: to join by; empty: it joined before. node: the name it wishes for. state: its own folder.
+    fork_folder: of the fork server, which agents of one host may share. warm: keep one loaded before it is needed.
+    join_s: how long it tries to join.
+    """
+
+    server: str
+    state: Path
+    facts: HostFacts
+    fork_folder: Path
+    token: str = ""
+    node: str = ""
+    warm: bool = True
+    join_s: float = JOIN_S
+
+
+class Service:
+    """One agent's life. Raises ArgosyError where it can't begin."""
+
+    def __init__(self, options: AgentOptions) -> None:
+        self._options = options
+        self._state = options.state.absolute()
+        make_folder(self._state)
+        self._lock = take_lock(self._state / "lock")
+        if self._lock is None:
+            raise BadInputError(f"another agent uses {self._state}; give each its own by --state")
+        self._wake_path = self._state / "wake"
+        self._wake = _open_wake(self._wake_path)
+        self.identity = join(
+            options.server,
+            self._state,
+            options.facts,
+            token=options.token,
+            node=options.node,
+            patience_s=options.join_s,
+        )
+        self._warm = WarmServer(options.fork_folder)
+        self._outgoing = Outgoing()
+        self._lease = Lease(self._state / "lease")
+        place = Place(
+            state=self._state,
+            node=self.identity.node,
+            address=options.facts.address,
+            server=options.server,
+            fork_folder=options.fork_folder,
+        )
+        self._keeper = Keeper(place, self._outgoing)
+        self._voice = Voice(
+            server=options.server,
+            key=self.identity.key,
+            session=secrets.token_hex(8),
+            facts=options.facts,
+            extend=self._lease.extend,
+            wake=lambda: _poke(self._wake),
+        )
+        self._reports_max = 1000
+        self._told: Picture | None = None
+        self._warm_at_s = 0.0
+        self._over = False
+
+    def run(self) -> int:
+        """Work until a signal asks to end; returns the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.end())
+        self._look()
+        self._voice.start()
+        try:
+            while not self._over:
+                self._keep_warm()
+                self._rest()
+                answered = self._take_answers()
+                self._look()
+                if answered:
+                    self._voice.taken.set()
+        finally:
+            self._voice.leave(LEAVE_S)
+            self._warm.release()
+        LOG.info("this agent ended; its ranks go on until the lease runs out, unless it comes back")
+        return 0
+
+    def end(self) -> None:
+        """Have it end soon."""
+        self._over = True
+        _poke(self._wake)
+
+    def _rest(self) -> None:
+        tick_s = BUSY_TICK_S if self._keeper.busy else TICK_S
+        if self._voice.inbox.empty() and not self._over:
+            select.select([self._wake], [], [], tick_s)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+
+    def _take_answers(self) -> bool:
+        """Do what the server says; tells whether it said anything."""
+        answered = False
+        while True:
+            try:
+                answer = self._voice.inbox.get_nowait()
+            except queue.Empty:
+                return answered
+            answered = True
+            self._take(answer)
+
+    def _take(self, answer: Answer) -> None:
+        self._outgoing.acknowledge(answer.acknowledged)
+        self._reports_max = max(0, answer.reports_max)
+        for order in answer.orders:
+            try:
+                if isinstance(order, StartTrain):
+                    self._warm.ensure()
+                self._keeper.obey(order)
+            except ArgosyError as error:
+                LOG.warning("order %s: %s", order.id, error)
+                self._outgoing.refused(order.id, order.attempt, str(error))
+
+    def _look(self) -> None:
+        """See how things stand, and have it told where that is news."""
+        held = self._keeper.held()
+        self._keeper.take_reports()
+        picture = Picture(held=held, reports=self._outgoing.first(self._reports_max))
+        before = self._told
+        news = before is None or _bare(held) != _bare(before.held) or _newest(picture) != _newest(before)
+        self._voice.set(picture, news=news)
+        self._told = picture
+
+    def _keep_warm(self) -> None:
+        """Have a fork server loaded, and another when it died."""
+        now_s = time.monotonic()
+        if not self._options.warm or now_s < self._warm_at_s:
+            return
+        self._warm_at_s = now_s + WARM_EVERY_S
+        try:
+            self._warm.ensure()
+        except InfrastructureError as error:
+            LOG.warning("%s", error)
+
+
+def _open_wake(path: Path) -> int:
+    """Open the pipe by which runners and threads wake the agent; opened both ways, it never ends."""
+    try:
+        if not path.exists():
+            os.mkfifo(path, 0o600)
+        return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise InfrastructureError(f"can't make the pipe {path}: {error.strerror}") from error
+
+
+def _poke(descriptor: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        os.write(descriptor, b"!")
+
+
+def _bare(held: tuple[object, ...]) -> tuple[object, ...]:
+    """Leave out what changes all the time and may wait for the next talk."""
+    return tuple(
+        msgspec.structs.replace(one, output_us=0, mark_us=0, step=None) if isinstance(one, msgspec.Struct) else one
+        for one in held
+    )
+
+
+def _newest(picture: Picture) -> int:
+    return picture.reports[-1].number if picture.reports else 0

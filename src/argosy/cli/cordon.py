@@ -1,0 +1,18 @@
+"""`argosy cordon`: let nothing new start on nodes."""
+
+from typing import Annotated
+
+import typer
+
+from argosy.cli.node_intent import set_intent
+from argosy.cli.remote import JsonOption, ServerOption
+
+
+def command(
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.")],
+    reason: Annotated[str, typer.Option(help="Why; kept in the audit log.")] = "",
+    server: ServerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Let nothing new start on nodes; what runs there goes on."""
+    set_intent(nodes, "cordoned", reason, None, server, as_json)

@@ -1,0 +1,50 @@
+"""`argosy down`: end the service of this host; what runs goes on."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from argosy.cli.up import alive
+from argosy.client import Client, find_address
+from argosy.contracts.errors import InfrastructureError
+from argosy.server.place import default_folder, read_card
+
+END_S = 30.0
+POLL_S = 0.05
+LIVE_STATES = ("waiting", "reserved", "preparing", "running", "recovering", "stopping")
+
+
+def command(
+    state: Annotated[Path | None, typer.Option(help="The service's folder; by default $ARGOSY_STATE.")] = None,
+    cancel_jobs: Annotated[bool, typer.Option(help="End all jobs first, and wait until they have ended.")] = False,
+) -> None:
+    """End the service of this host. Jobs that run go on, and the next `argosy up` finds them."""
+    folder = (state or default_folder()).absolute()
+    card = read_card(folder)
+    if card is None or not alive(card.pid):
+        raise InfrastructureError(f"no service runs in {folder}")
+    if cancel_jobs:
+        with Client(find_address(folder=folder, url=card.url)) as client:
+            end_jobs(client)
+    os.kill(card.pid, signal.SIGTERM)
+    until_s = time.monotonic() + END_S
+    while alive(card.pid):
+        if time.monotonic() > until_s:
+            raise InfrastructureError(f"pid {card.pid} has not ended after {END_S:g} s; `kill -9 {card.pid}` is safe")
+        time.sleep(POLL_S)
+    typer.echo("ended; jobs that run go on")
+
+
+def end_jobs(client: Client) -> None:
+    """End all jobs and wait for it. Raises InfrastructureError when it takes too long."""
+    for job in client.jobs(states=LIVE_STATES, limit=1_000).jobs:
+        client.cancel(job.id)
+    until_s = time.monotonic() + END_S
+    while left := client.jobs(states=LIVE_STATES, limit=1_000).jobs:
+        if time.monotonic() > until_s:
+            raise InfrastructureError(f"{len(left)} jobs have not ended after {END_S:g} s; `argosy jobs` shows them")
+        time.sleep(POLL_S)

@@ -1,0 +1,91 @@
+"""`argosy up`: begin the service on this machine, with an agent for each node that is here."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from argosy.contracts.errors import BadInputError, InfrastructureError
+from argosy.server.place import LOG_NAME, default_folder, make_folder, read_card
+
+PORT = 7070
+LISTEN = f"127.0.0.1:{PORT}"
+READY_S = 60.0
+POLL_S = 0.02
+FleetOption = Annotated[Path | None, typer.Option(help="A fleet.yaml; by default this machine.")]
+QueuesOption = Annotated[Path | None, typer.Option(help="A queues.yaml; by default the policy stays as it is.")]
+StateOption = Annotated[Path | None, typer.Option(help="The service's folder; by default $ARGOSY_STATE.")]
+ListenOption = Annotated[
+    str, typer.Option(metavar="[HOST:]PORT", help="Where to listen; other hosts reach it only if this says so.")
+]
+CatalogueOption = Annotated[Path | None, typer.Option(help="A file that adds chips or replaces figures.")]
+AgentsOption = Annotated[
+    bool, typer.Option("--agents/--no-agents", help="Run an agent here for each node of this machine.")
+]
+
+
+def command(
+    fleet: FleetOption = None,
+    queues: QueuesOption = None,
+    state: StateOption = None,
+    listen: ListenOption = LISTEN,
+    catalogue: CatalogueOption = None,
+    agents: AgentsOption = True,
+) -> None:
+    """Begin the service: one process that takes jobs, and agents that run them. Needs no other server."""
+    read_address(listen)
+    folder = (state or default_folder()).absolute()
+    arguments = ["--state", str(folder), "--listen", listen, "--agents" if agents else "--no-agents"]
+    for name, path in (("--fleet", fleet), ("--queues", queues), ("--catalogue", catalogue)):
+        arguments += [] if path is None else [name, str(path.absolute())]
+    begin(folder, arguments)
+
+
+def begin(folder: Path, arguments: list[str]) -> None:
+    """Run `argosy serve` in the background and wait until it is ready. Raises what it ended with."""
+    make_folder(folder)
+    if (card := read_card(folder)) is not None and alive(card.pid):
+        raise InfrastructureError(f"a server runs at {card.url} already (pid {card.pid}); `argosy status` shows it")
+    started_s = time.monotonic()
+    log = folder / LOG_NAME
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
+        begins = output.tell()
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "argosy.cli.main", "serve", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    while (card := read_card(folder)) is None or card.pid != process.pid:
+        code = process.poll()
+        if code is not None:
+            kind = BadInputError if code == BadInputError.exit_code else InfrastructureError
+            raise kind(log.read_bytes()[begins:].decode(errors="replace").strip() or f"it ended with {code}; see {log}")
+        if time.monotonic() - started_s > READY_S:
+            raise InfrastructureError(f"the service is not ready after {READY_S:g} s; see {log}")
+        time.sleep(POLL_S)
+    typer.echo(f"ready at {card.url} after {time.monotonic() - started_s:.1f} s   pid {card.pid}   files {folder}")
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Read `HOST:PORT` or `PORT`. Raises BadInputError."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise BadInputError(f"--listen {text}: write a port from 0 to 65535, or HOST:PORT such as 0.0.0.0:{PORT}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

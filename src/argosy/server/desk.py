@@ -1,0 +1,261 @@
+"""Where agents come to: what each said last, what it is told, and who has been silent too long.
+
+Lives on the event loop's thread, except `held_of`, which the loop's thread reads. What is to be done it takes from
+`compare`; whatever gets lost is said again at the next talk. Must not know HTTP, nor decide anything.
+"""
+
+import asyncio
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from argosy.contracts.errors import InfrastructureError
+from argosy.contracts.talk import Answer, AnyOrder, Held, LogPart, NodeNoted, OrderRefused, RankSaid, ReadLog, Talk
+from argosy.control.state import State
+from argosy.server.compare import Comparer, Found
+from argosy.server.launching import Wanted
+from argosy.server.loop import Loop, wall_us
+
+LOG = logging.getLogger("argosy.server")
+DOWN_AFTER_S = 15.0
+"""A node whose agent was silent so long is down. More than the longest wait for an answer."""
+WAIT_S_MAX = 5.0
+RESEND_S = 2.0
+LOOK_AGAIN_S = 0.5
+LOCAL_LEASE_S = 10.0 * 365 * 86_400
+"""Of agents on the server's own host: no network lies between, so silence means that the server is not there."""
+LOG_S = 20.0
+MAIL_MAX = 256
+REPORTS_MAX = 1000
+BUSY = 20_000
+"""So many events that wait for the loop make agents hold their reports back."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Agent:
+    """One node's agent. taken, safe: numbers of the newest report that was counted, and that is on disk.
+
+    unsettled: it has to be compared. sent: when an order was last sent, by id. talks: how many are under way.
+    """
+
+    node: str
+    session: str = ""
+    number: int = 0
+    boot_id: str = ""
+    fenced: bool = False
+    heard_s: float = 0.0
+    heard_us: int = 0
+    held: dict[str, Held] = field(default_factory=dict)
+    taken: int = 0
+    safe: int = 0
+    unsettled: bool = True
+    local: bool = False
+    sent: dict[str, float] = field(default_factory=dict)
+    mail: list[ReadLog] = field(default_factory=list)
+    bell: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Ledger(Protocol):
+    """Who keeps what ranks report."""
+
+    def take(self, node: str, said: RankSaid) -> None:
+        """Count a report."""
+
+    async def flush(self) -> None:
+        """Return once all that was counted is on disk."""
+
+
+class Desk:
+    """All agents. muster: is told of a generation whose orders are missing. note: is told what agents note."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        comparer: Comparer,
+        ledger: Ledger,
+        *,
+        muster: Callable[[Wanted], None],
+        note: Callable[[str, str, str], None],
+    ) -> None:
+        self._loop, self._comparer, self._ledger = loop, comparer, ledger
+        self._muster, self._note = muster, note
+        self._agents: dict[str, Agent] = {}
+        self._logs: dict[str, asyncio.Future[LogPart]] = {}
+        self._numbers = itertools.count(1)
+        self._run = secrets.token_hex(4)
+        self.lease_s = 30.0
+
+    def held_of(self, node: str) -> Mapping[str, Held]:
+        """Give what a node's agent last said that it holds."""
+        agent = self._agents.get(node)
+        return agent.held if agent is not None else {}
+
+    def heard_us(self, node: str) -> int | None:
+        """Say when a node's agent was last heard."""
+        agent = self._agents.get(node)
+        return agent.heard_us or None if agent is not None else None
+
+    def expect(self, nodes: Iterable[str]) -> None:
+        """Count the silence of nodes that were up before the server began from now on."""
+        for node in nodes:
+            self._agent(node).heard_s = time.monotonic()
+
+    def touch(self, nodes: Iterable[str]) -> None:
+        """Compare nodes again, and answer them if something is to be said."""
+        for node in nodes:
+            agent = self._agents.get(node)
+            if agent is not None:
+                agent.unsettled = True
+                agent.bell.set()
+
+    def touch_all(self) -> None:
+        """Compare every node again."""
+        self.touch(list(self._agents))
+
+    async def talk(self, node: str, talk: Talk, *, local: bool) -> Answer:
+        """Take in what an agent says and answer it, at the latest after the wait it grants."""
+        agent = self._agent(node)
+        agent.local = local
+        newest = self._take(agent, talk)
+        orders: list[AnyOrder] = []
+        if newest:
+            wait_s = 0.0 if talk.reports else min(max(0.0, talk.wait_s), WAIT_S_MAX)
+            orders = await self._orders(agent, talk.number, wait_s)
+        if agent.taken > agent.safe and newest:
+            taken = agent.taken
+            await self._ledger.flush()
+            agent.safe = max(agent.safe, taken)
+        return Answer(
+            term=self._loop.term,
+            lease_s=LOCAL_LEASE_S if local else self.lease_s,
+            orders=tuple(orders),
+            acknowledged=agent.safe if agent.session == talk.session else 0,
+            reports_max=REPORTS_MAX if self._loop.waiting < BUSY else 0,
+            again_s=0.0 if talk.wait_s else 1.0,
+        )
+
+    async def read_log(self, node: str, attempt: str, generation: int, rank: int, offset: int, limit: int) -> LogPart:
+        """Read a part of a rank's log on its node. Raises InfrastructureError when the node does not answer."""
+        agent = self._agents.get(node)
+        if agent is None or time.monotonic() - agent.heard_s > DOWN_AFTER_S:
+            raise InfrastructureError(f"node {node} does not answer, and its logs lie there; `argosy nodes` shows it")
+        if len(agent.mail) >= MAIL_MAX:
+            raise InfrastructureError(f"node {node} is asked for more logs than it gives; try again later")
+        name = f"log-{self._run}-{next(self._numbers)}"
+        future = asyncio.get_running_loop().create_future()
+        self._logs[name] = future
+        order = ReadLog(
+            id=name,
+            term=self._loop.term,
+            attempt=attempt,
+            generation=generation,
+            rank=rank,
+            offset=offset,
+            limit_bytes=limit,
+        )
+        agent.mail.append(order)
+        agent.bell.set()
+        try:
+            return await asyncio.wait_for(future, LOG_S)
+        except TimeoutError as error:
+            raise InfrastructureError(f"node {node} gave nothing of its log within {LOG_S:g} s; try again") from error
+        finally:
+            self._logs.pop(name, None)
+
+    def silent(self) -> list[str]:
+        """List the nodes that were silent too long and that nobody was told of yet."""
+        limit_s = time.monotonic() - DOWN_AFTER_S
+        late = [agent for agent in self._agents.values() if 0 < agent.heard_s < limit_s]
+        for agent in late:
+            agent.heard_s = 0.0
+        return [agent.node for agent in late]
+
+    def _agent(self, node: str) -> Agent:
+        if node not in self._agents:
+            self._agents[node] = Agent(node=node)
+        return self._agents[node]
+
+    def _take(self, agent: Agent, talk: Talk) -> bool:
+        """Note what an agent says; False for a talk that a newer one has overtaken."""
+        if talk.session != agent.session:
+            agent.session, agent.number, agent.taken, agent.safe = talk.session, 0, 0, 0
+            agent.sent.clear()
+            agent.unsettled = True
+        if talk.number <= agent.number:
+            return False
+        agent.number, agent.heard_s, agent.heard_us = talk.number, time.monotonic(), wall_us()
+        agent.bell.set()
+        if agent.boot_id and talk.boot_id != agent.boot_id:
+            agent.fenced = agent.unsettled = True
+        agent.boot_id = talk.boot_id
+        held = {one.attempt: one for one in talk.held}
+        if held != agent.held:
+            agent.unsettled = True
+        agent.held = held
+        for report in talk.reports:
+            if report.number > agent.taken:
+                agent.taken = report.number
+                self._report(agent.node, report)
+        return True
+
+    def _report(self, node: str, report: Any) -> None:
+        match report:
+            case RankSaid():
+                self._ledger.take(node, report)
+            case LogPart(order=order):
+                waiting = self._logs.get(order)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(report)
+            case OrderRefused(attempt=attempt, text=text):
+                self._note("node.refused", node, f"{attempt}: {text}")
+            case NodeNoted(text=text, level=level):
+                self._note(f"node.{level}", node, text)
+
+    async def _orders(self, agent: Agent, number: int, wait_s: float) -> list[AnyOrder]:
+        """Wait until there is something to say to an agent, or until a newer talk of it came."""
+        deadline_s = time.monotonic() + wait_s
+        while True:
+            agent.bell.clear()
+            orders = self._fresh(agent, await self._compare(agent)) if agent.unsettled else []
+            orders += agent.mail
+            agent.mail = []
+            left_s = deadline_s - time.monotonic()
+            if orders or left_s <= 0 or agent.number != number:
+                return orders
+            try:
+                await asyncio.wait_for(agent.bell.wait(), min(left_s, LOOK_AGAIN_S) if agent.unsettled else left_s)
+            except TimeoutError:
+                continue
+
+    async def _compare(self, agent: Agent) -> list[AnyOrder]:
+        agent.unsettled = False
+        fenced = agent.fenced
+
+        def question(state: State) -> Found:
+            return self._comparer.compare(state, agent.node, fenced=fenced, now_us=wall_us())
+
+        try:
+            found: Found = await asyncio.wrap_future(self._loop.ask(question))
+        except InfrastructureError:
+            agent.unsettled = True
+            return []
+        for kind, fields in found.events:
+            self._loop.send(kind, **fields)
+        agent.fenced = agent.fenced and not fenced
+        for wanted in found.musters:
+            self._muster(wanted)
+        self.touch(found.touch)
+        agent.unsettled = agent.unsettled or not found.settled
+        return found.orders
+
+    def _fresh(self, agent: Agent, orders: list[AnyOrder]) -> list[AnyOrder]:
+        """Leave out what was said a moment ago and may still be on its way."""
+        now_s = time.monotonic()
+        agent.sent = {name: at_s for name, at_s in agent.sent.items() if at_s > now_s - RESEND_S}
+        fresh = [order for order in orders if order.id not in agent.sent]
+        agent.sent |= {order.id: now_s for order in fresh}
+        return fresh

@@ -1,0 +1,82 @@
+"""The events that people follow: the newest in memory, a bell for each who listens, resumable by id.
+
+Lives on the event loop's thread. Must not know HTTP, nor what the events say.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+from argosy.server.models import EventView
+
+KEPT = 10_000
+AT_ONCE = 500
+
+Older = Callable[[int], list[EventView]]
+"""Gives events after a record's number from the store, oldest first; empty at the end."""
+
+
+class Feed:
+    """The newest events. older: where to look for those that are kept no more."""
+
+    def __init__(self, older: Older) -> None:
+        self._older = older
+        self._events: deque[EventView] = deque(maxlen=KEPT)
+        self._bells: set[asyncio.Event] = set()
+        self.closed = False
+
+    def publish(self, events: Sequence[EventView]) -> None:
+        """Add events and ring."""
+        self._events.extend(events)
+        for bell in self._bells:
+            bell.set()
+
+    def close(self) -> None:
+        """Let everybody who listens go."""
+        self.closed = True
+        for bell in self._bells:
+            bell.set()
+
+    async def follow(self, after: str, patience_s: float) -> AsyncIterator[EventView | None]:
+        """Give events after an id as they come; None when there was none for so long. An empty id: from now on."""
+        place = place_of(after) if after else self._end()
+        with self._bell() as bell:
+            while not self.closed:
+                bell.clear()
+                found = await self._after(place)
+                for event in found:
+                    place = place_of(event.id)
+                    yield event
+                if not found:
+                    try:
+                        await asyncio.wait_for(bell.wait(), patience_s)
+                    except TimeoutError:
+                        yield None
+
+    @contextlib.contextmanager
+    def _bell(self) -> Iterator[asyncio.Event]:
+        bell = asyncio.Event()
+        self._bells.add(bell)
+        try:
+            yield bell
+        finally:
+            self._bells.discard(bell)
+
+    async def _after(self, place: tuple[int, int]) -> list[EventView]:
+        """Find what comes after a place: in memory if it reaches back so far, else in the store."""
+        if self._events and place_of(self._events[0].id) <= place:
+            newer = [event for event in self._events if place_of(event.id) > place]
+            return newer[:AT_ONCE]
+        older = await asyncio.to_thread(self._older, place[0] - 1)
+        return [event for event in older if place_of(event.id) > place]
+
+    def _end(self) -> tuple[int, int]:
+        return place_of(self._events[-1].id) if self._events else (0, 0)
+
+
+def place_of(name: str) -> tuple[int, int]:
+    """Read an event's id, `SEQ.INDEX`; what is none counts as the beginning."""
+    seq, _, index = name.partition(".")
+    numbers = [int(part) if part.isdecimal() and len(part) < 19 else 0 for part in (seq, index)]
+    return numbers[0], numbers[1]

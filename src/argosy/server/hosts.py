@@ -1,0 +1,110 @@
+"""How hosts come to the fleet: a join token becomes a node and a key of its own; and whose key it is.
+
+Must not know how agents talk after that.
+"""
+
+import secrets
+import threading
+
+import msgspec
+
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.event import FleetDescribed, NodesRetired
+from argosy.contracts.talk import HostFacts, JoinAnswer, JoinAsk
+from argosy.control.state import State
+from argosy.server.ground import Ground, joined, seat, without
+from argosy.server.loop import Loop, wall_us
+from argosy.server.store import Statement, Store
+from argosy.server.tokens import audited, digest
+
+KEY_BYTES = 24
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of an agent. made: its node is not in the fleet file. agent: its own id."""
+
+    agent: str
+    facts: HostFacts
+    made: bool
+
+
+class Hosts:
+    """Agents and the fleet as it is with them."""
+
+    def __init__(self, store: Store, loop: Loop, ground: Ground) -> None:
+        self._store, self._loop = store, loop
+        self._lock = threading.Lock()
+        rows = store.read("SELECT node, hash, facts FROM agent ORDER BY at_us, node")
+        kept = {node: msgspec.json.decode(data, type=_Kept) for node, _, data in rows}
+        self._nodes = {key: node for node, key, _ in rows}
+        self._agents = {node: one.agent for node, one in kept.items()}
+        self.ground = joined(ground, [(node, one.facts) for node, one in kept.items() if one.made])
+
+    def describe(self) -> None:
+        """Tell the core of nodes that are new, and of those that are no longer in the fleet. Waits for the commit."""
+        names = {node.name for node in self.ground.nodes}
+        gone = self._loop.ask(lambda state: _gone(state, names)).result()
+        self._loop.send(FleetDescribed, pools=self.ground.pools(), nodes=self.ground.nodes).result()
+        if gone:
+            self._loop.send(NodesRetired, nodes=gone).result()
+
+    def node_of(self, key: str) -> str:
+        """Find whose key it is; empty for nobody's."""
+        return str(self._nodes.get(digest(key), ""))
+
+    def join(self, ask: JoinAsk) -> JoinAnswer:
+        """Give a host its node and key; waits until that is on disk. The token was checked by whoever calls.
+
+        Raises BadInputError for a host that can't be a node.
+        """
+        if not ask.agent or len(ask.agent) > 200:
+            raise BadInputError("agent: an agent has to say its own id, which it draws once and keeps")
+        with self._lock:
+            known = next((node for node, agent in self._agents.items() if agent == ask.agent), "")
+            if known and ask.node and ask.node != known:
+                raise BadInputError(f"this agent is node {known} already, not {ask.node}; give it another state folder")
+            taken = {node for node, agent in self._agents.items() if agent != ask.agent}
+            found = seat(self.ground, ask.facts, known or ask.node, taken)
+            return self._seated(ask, found.node.name, found.ground, found.new)
+
+    def retire(self, node: str, who: str) -> None:
+        """Strike a node out: its key opens nothing any more, and what runs on it recovers elsewhere."""
+        with self._lock:
+            gone = {key for key, name in self._nodes.items() if name == node}
+            self._loop.send(NodesRetired, along=lambda _s, _r: _forget(node, who), nodes=(node,)).result()
+            for key in gone:
+                del self._nodes[key]
+            self._agents.pop(node, None)
+            self.ground = without(self.ground, {node})
+
+    def _seated(self, ask: JoinAsk, node: str, ground: Ground, new: bool) -> JoinAnswer:
+        key = f"argosy-agent-{secrets.token_urlsafe(KEY_BYTES)}"
+        now_us = wall_us()
+        data = msgspec.json.encode(_Kept(agent=ask.agent, facts=ask.facts, made=new or self._was_made(node)))
+        rows: list[Statement] = [
+            ("INSERT OR REPLACE INTO agent VALUES (?, ?, ?, ?)", (node, digest(key), data, now_us)),
+            audited(now_us, "join", "joined", node, ask.facts.hostname),
+        ]
+        if new:
+            added = tuple(each for each in ground.nodes if each.name == node)
+            self._loop.send(FleetDescribed, along=lambda _s, _r: rows, pools=ground.pools(), nodes=added).result()
+        else:
+            self._loop.write(*rows).result()
+        self._nodes = {held: name for held, name in self._nodes.items() if name != node} | {digest(key): node}
+        self._agents[node] = ask.agent
+        self.ground = ground
+        return JoinAnswer(node=node, key=key)
+
+    def _was_made(self, node: str) -> bool:
+        rows = self._store.read("SELECT facts FROM agent WHERE node = ?", (node,))
+        return msgspec.json.decode(rows[0][0], type=_Kept).made if rows else False
+
+
+def _gone(state: State, names: set[str]) -> tuple[str, ...]:
+    """List the nodes that the core knows and the fleet has no longer."""
+    nodes = state.nodes
+    return tuple(name for number, name in enumerate(nodes.name) if name not in names and not nodes.retired[number])
+
+
+def _forget(node: str, who: str) -> list[Statement]:
+    return [("DELETE FROM agent WHERE node = ?", (node,)), audited(wall_us(), who, "retired", node)]

@@ -1,0 +1,102 @@
+"""How a job is handed in: read, checked, logged, and kept so that the same request twice makes one job.
+
+Joins the reading of a job, the loop and the store; must not know HTTP, nor what becomes of a job.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from argosy.contracts.codec import encode
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.event import JobSubmitted
+from argosy.contracts.job import RunJob
+from argosy.server.intake import Handed, take
+from argosy.server.loop import Loop, Record, State, wall_us
+from argosy.server.models import Submission
+from argosy.server.store import Statement, Store
+
+BUNDLES_NAME = "bundles"
+KEY_LENGTH_MAX = 200
+INSERT = (
+    "INSERT INTO job (id, seq, name, owner, at_us, document, source, model_config, bundle, key, digest) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class KeyReusedError(BadInputError):
+    """An idempotency key came with another request than before."""
+
+
+class Intake:
+    """Takes jobs in. folder: where the service's files are; config_of: gives the checked text of a model's config."""
+
+    def __init__(self, store: Store, loop: Loop, folder: Path, config_of: Callable[[str, str], str]) -> None:
+        self._store, self._loop = store, loop
+        self._bundles = folder / BUNDLES_NAME
+        self._config_of = config_of
+        self._keys: dict[tuple[str, str], asyncio.Lock] = {}
+
+    @property
+    def bundles(self) -> Path:
+        """Where uploaded code lies, by its SHA-256."""
+        return self._bundles
+
+    def read(self, submission: Submission, owner: str) -> tuple[Handed, str]:
+        """Read and check a job; gives it with its model's config. Raises BadInputError."""
+        handed = take(submission, owner, wall_us())
+        job = handed.job
+        if not isinstance(job, RunJob):
+            return handed, self._config_of(job.model, submission.model_config_text)
+        if job.run.upload is not None and not submission.bundle:
+            raise BadInputError("run.upload: its files come first: PUT /v1/bundles, then name the id as `bundle`")
+        if submission.bundle and not (self._bundles / submission.bundle).is_file():
+            raise BadInputError(f"bundle: no {submission.bundle} was handed in; PUT /v1/bundles gives the id")
+        return handed, ""
+
+    async def submit(self, submission: Submission, owner: str, key: str) -> str:
+        """Hand a job in; gives its id once it is on disk. key: of the request, empty for none.
+
+        Raises BadInputError for a job that can't be taken, KeyReusedError, InfrastructureError.
+        """
+        if len(key) > KEY_LENGTH_MAX:
+            raise BadInputError(f"Idempotency-Key: at most {KEY_LENGTH_MAX} characters, got {len(key)}")
+        if not key:
+            return await self._submit(submission, owner, None)
+        lock = self._keys.setdefault((owner, key), asyncio.Lock())
+        try:
+            async with lock:
+                return self._known(submission, owner, key) or await self._submit(submission, owner, key)
+        finally:
+            if not lock.locked():
+                self._keys.pop((owner, key), None)
+
+    def _known(self, submission: Submission, owner: str, key: str) -> str:
+        """Find the job that the same request made before."""
+        rows = self._store.read("SELECT id, digest FROM job WHERE owner = ? AND key = ?", (owner, key))
+        if rows and rows[0][1] != _digest(submission):
+            raise KeyReusedError(f"Idempotency-Key {key!r} came with another job before ({rows[0][0]}); use a new one")
+        return str(rows[0][0]) if rows else ""
+
+    async def _submit(self, submission: Submission, owner: str, key: str | None) -> str:
+        handed, config = await asyncio.to_thread(self.read, submission, owner)
+
+        def along(state: State, record: Record) -> list[Statement]:
+            name = f"job-{record.event.seq}"
+            if name not in state.jobs:
+                return []
+            values = (name, record.event.seq, handed.claim.name, owner, record.event.now_us, encode(handed.job))
+            rest = (submission.document, config, submission.bundle, key, _digest(submission))
+            return [(INSERT, (*values, *rest))]
+
+        sent = self._loop.send(JobSubmitted, along=along, claim=handed.claim)
+        record: Record = await asyncio.wrap_future(sent)
+        refusals = [str(getattr(change, "text", "")) for change in record.changes if not hasattr(change, "claim")]
+        if not any(hasattr(change, "claim") for change in record.changes):
+            raise BadInputError("; ".join(filter(None, refusals)) or "the job was refused")
+        return f"job-{record.event.seq}"
+
+
+def _digest(submission: Submission) -> str:
+    return hashlib.sha256(submission.model_dump_json().encode()).hexdigest()

@@ -1,0 +1,61 @@
+"""Keeps what ranks report: rolls it up in memory and has it written now and then, once for many reports.
+
+Lives on the event loop's thread. Must not know how reports travel.
+"""
+
+import asyncio
+
+from argosy.contracts.errors import ArgosyError
+from argosy.contracts.talk import RankSaid
+from argosy.server.books import measured_of, put_measured
+from argosy.server.loop import Loop, wall_us
+from argosy.server.measures import Roll, write_roll
+from argosy.server.store import Store
+
+ROLLS_MAX = 10_000
+GATHER_S = 0.2
+"""How long reports are gathered before they are written."""
+
+
+class Rolls:
+    """The roll-ups of all generations that were heard of lately."""
+
+    def __init__(self, store: Store, loop: Loop) -> None:
+        self._store, self._loop = store, loop
+        self._rolls: dict[tuple[str, int], Roll] = {}
+        self._dirty: set[tuple[str, int]] = set()
+        self._flushing: asyncio.Task[None] | None = None
+
+    def take(self, node: str, said: RankSaid) -> None:
+        """Count a report."""
+        key = (said.attempt, said.generation)
+        roll = self._rolls.get(key)
+        if roll is None:
+            roll = self._rolls[key] = measured_of(self._store, *key)
+            if len(self._rolls) > ROLLS_MAX:
+                oldest = next(iter(self._rolls))
+                if oldest not in self._dirty:
+                    del self._rolls[oldest]
+        if roll.take(node, said, wall_us()):
+            self._dirty.add(key)
+
+    def roll(self, attempt: str, generation: int) -> Roll | None:
+        """Give the roll-up of a generation that was heard of lately."""
+        return self._rolls.get((attempt, generation))
+
+    async def flush(self) -> None:
+        """Return once all that was counted is on disk; several who ask share one write."""
+        while self._dirty:
+            if self._flushing is None or self._flushing.done():
+                self._flushing = asyncio.create_task(self._write())
+            await self._flushing
+
+    async def _write(self) -> None:
+        await asyncio.sleep(GATHER_S)
+        dirty, self._dirty = self._dirty, set()
+        rows = [put_measured(*key, write_roll(self._rolls[key])) for key in sorted(dirty)]
+        try:
+            await asyncio.wrap_future(self._loop.write(*rows))
+        except ArgosyError:
+            self._dirty |= dirty
+            raise

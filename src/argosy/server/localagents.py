@@ -1,0 +1,84 @@
+"""Agents on the server's own host: one a node, started where none runs, started again when one dies.
+
+They outlive the server, and a later server finds them by their locks. Must not know what agents do.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from argosy.contracts.errors import InfrastructureError
+from argosy.engine.children import Child
+
+LOG = logging.getLogger("argosy.server")
+MODULE = "argosy.cli.main"
+WATCH_S = 2.0
+AGAIN_S_MAX = 60.0
+LOCK_NAME = "lock"
+LOCK = "hhqqi0q"
+"""How Linux lays out a lock: kind, whence, start, length, process."""
+
+
+class LocalAgents:
+    """Agents of nodes. folder: each has its own in it. url: of the server."""
+
+    def __init__(self, nodes: Sequence[str], folder: Path, url: str) -> None:
+        self._nodes, self._folder, self._url = tuple(nodes), folder, url
+        self._children: dict[str, Child] = {}
+        self._again: dict[str, tuple[float, float]] = {}
+
+    async def run(self) -> None:
+        """Keep one agent of each node alive, until cancelled."""
+        while True:
+            for node in self._nodes:
+                self._see(node)
+            await asyncio.sleep(WATCH_S)
+
+    def end(self) -> None:
+        """Ask all agents here to end, whoever started them; their ranks go on."""
+        for node in self._nodes:
+            pid = lock_holder(self._folder / node / LOCK_NAME)
+            if pid:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+
+    def _see(self, node: str) -> None:
+        child = self._children.get(node)
+        if child is not None and child.process.poll() is None:
+            return
+        now_s = time.monotonic()
+        at_s, wait_s = self._again.get(node, (0.0, WATCH_S))
+        if now_s < at_s or lock_holder(self._folder / node / LOCK_NAME):
+            return
+        if child is not None:
+            LOG.warning("%s; it is started again", child.ending(0.0))
+        self._again[node] = (now_s + wait_s, min(2 * wait_s, AGAIN_S_MAX))
+        try:
+            self._children[node] = self._start(node)
+        except (InfrastructureError, OSError) as error:
+            LOG.error("the agent of %s can't be started: %s", node, error)
+
+    def _start(self, node: str) -> Child:
+        folder = self._folder / node
+        self._folder.mkdir(exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        arguments = ["agent", "--join", self._url, "--node", node, "--state", str(folder)]
+        return Child(f"the agent of node {node}", MODULE, arguments, self._folder / f"{node}.log")
+
+
+def lock_holder(path: Path) -> int:
+    """Give the process that has a lock on a file; 0 where none does."""
+    try:
+        with path.open("rb") as file:
+            asked = struct.pack(LOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(LOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return 0
+    return 0 if kind == fcntl.F_UNLCK else int(pid)

@@ -1,0 +1,357 @@
+"""What the HTTP API takes and gives, shared by server, client and command line: `--json` prints these.
+
+Times are whole microseconds since 1970 (`..._us`), durations seconds (`..._s`). Unknown fields are refused. Plain
+data; it must not know how anything is found.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+TEXT_MAX = 1 << 20
+NAME_MAX = 253
+Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX)]
+Text = Annotated[str, Field(max_length=TEXT_MAX)]
+
+
+class Model(BaseModel):
+    """What every model is: frozen, and strict about names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class FieldProblem(Model):
+    """One field at fault. place: `body.document`, or where in a file: `job.yaml:7:11`."""
+
+    place: str
+    text: str
+
+
+class Problem(Model):
+    """An error, as RFC 9457 has it (application/problem+json). problems: the fields at fault."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    problems: list[FieldProblem] = []
+
+
+class Submission(Model):
+    """A job to run. document: the text of a job.yaml; source: what errors call it; settings: `train.steps=5`.
+
+    folder: where its relative paths lie, absolute. model_config_text: of the model's config.json, where the document
+    names a file that the server can't read. bundle: the id that `PUT /v1/bundles` gave for uploaded code. dry_run: say
+    what would happen, run nothing.
+    """
+
+    document: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
+    source: Annotated[str, Field(min_length=1, max_length=NAME_MAX)] = "job.yaml"
+    settings: list[Text] = []
+    model_config_text: Text = ""
+    folder: Annotated[str, Field(max_length=4096)] = ""
+    bundle: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
+    dry_run: bool = False
+
+
+class Figures(Model):
+    """What was predicted or measured of an attempt; None where it is not known.
+
+    wait_s: from being queued to getting nodes. start_s: from getting nodes to all ranks at work. cost: in the units of
+    the fleet's prices. emulated: times are of emulated chips.
+    """
+
+    wait_s: float | None = None
+    start_s: float | None = None
+    step_ms: float | None = None
+    tokens_per_second: float | None = None
+    memory_gb: float | None = None
+    cost: float | None = None
+    cost_per_trillion_tokens: float | None = None
+    steps: int | None = None
+    loss: float | None = None
+    emulated: bool = False
+
+
+class AttemptView(Model):
+    """One generation of one try at running a job."""
+
+    id: str
+    generation: int
+    nodes: list[str]
+    chips: int
+    began_us: int
+    running_us: int | None = None
+    ended_us: int | None = None
+    predicted: Figures = Figures()
+    measured: Figures = Figures()
+
+
+class Progress(Model):
+    """How far a training job is."""
+
+    step: int
+    steps: int | None = None
+    loss: float | None = None
+    tokens_per_second: float | None = None
+    at_us: int
+
+
+class JobView(Model):
+    """A job. since_us: when its present state began to count, for one that waits. why: the code of `explain`."""
+
+    id: str
+    name: str
+    queue: str
+    owner: str
+    kind: str
+    state: str
+    reason: str = ""
+    text: str = ""
+    why: str = ""
+    priority: int = 0
+    submitted_us: int
+    since_us: int
+    ended_us: int | None = None
+    attempt: str = ""
+    generation: int = 0
+    nodes: list[str] = []
+    chips: dict[str, int] = {}
+    borrows: bool = False
+    evictions: int = 0
+    retries: dict[str, int] = {}
+    progress: Progress | None = None
+
+
+class JobDetail(JobView):
+    """A job with what it was handed in as, and its attempts."""
+
+    document: str = ""
+    attempts: list[AttemptView] = []
+
+
+class JobList(Model):
+    """Jobs, newest first. next: give it as `before` for those that come after; None at the end."""
+
+    jobs: list[JobView]
+    next: int | None = None
+
+
+class OfferView(Model):
+    """One size of one option. starts: now, waits, or never; text: why."""
+
+    option: str
+    nodes: dict[str, int]
+    chips: int
+    tokens_per_second: float | None = None
+    efficiency: float | None = None
+    cost_per_trillion_tokens: float | None = None
+    emulated: bool = False
+    starts: str = ""
+
+
+class DryRun(Model):
+    """What would become of a job. state: running, waiting or refused, after one pass; preempts: jobs it would stop."""
+
+    name: str
+    queue: str
+    offers: list[OfferView]
+    state: str
+    nodes: list[str] = []
+    text: str = ""
+    why: str = ""
+    start_p50_us: int | None = None
+    start_p90_us: int | None = None
+    preempts: list[str] = []
+
+
+class NeedView(Model):
+    """What a part of an option needs, beside what there is."""
+
+    option: str
+    pool: str
+    nodes: int
+    near: str
+    free: int
+    largest: int
+    domain: str
+    owned: int
+
+
+class BlockerView(Model):
+    """A job that holds nodes another waits for."""
+
+    job: str
+    name: str
+    ends_us: int | None = None
+
+
+class ChapterView(Model):
+    """One thing that happened to a job or node."""
+
+    seq: int
+    at_us: int
+    event: str
+    did: list[str]
+
+
+class Explanation(Model):
+    """Why a job waits, runs where it runs, or ended; and its story so far."""
+
+    job: str
+    name: str
+    queue: str
+    state: str
+    code: str = ""
+    text: str = ""
+    at_us: int
+    since_us: int
+    needs: list[NeedView] = []
+    blockers: list[BlockerView] = []
+    ahead: int = 0
+    start_p50_us: int | None = None
+    start_p90_us: int | None = None
+    change: str = ""
+    story: list[ChapterView] = []
+
+
+class NodeView(Model):
+    """A node: what is observed of it, what people want of it, and whether it is trusted."""
+
+    name: str
+    chip_class: str
+    site: str
+    chips: int
+    rack: int | None = None
+    spine: int | None = None
+    observed: str
+    intent: str
+    trust: str
+    spare: bool = False
+    attempt: str = ""
+    job: str = ""
+    heard_us: int | None = None
+    empty_by_us: int | None = None
+    reason: str = ""
+
+
+class IntentWish(Model):
+    """What a person wants of a node. deadline_s: from now, when a draining node's jobs are evicted; None waits."""
+
+    intent: Literal["open", "cordoned", "draining"]
+    reason: Annotated[str, Field(max_length=1000)] = ""
+    deadline_s: Annotated[float | None, Field(ge=0, le=1e9, allow_inf_nan=False)] = None
+
+
+class QueueView(Model):
+    """A queue. guarantee, held, borrowed: chips by kind. waiting, running: jobs."""
+
+    name: str
+    parent: str = ""
+    state: str = "open"
+    weight: float = 1.0
+    order: str = ""
+    guarantee: dict[str, int] = {}
+    held: dict[str, int] = {}
+    borrowed: dict[str, int] = {}
+    waiting: int = 0
+    running: int = 0
+
+
+class PolicyText(Model):
+    """The text of a queues.yaml."""
+
+    document: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
+    source: Annotated[str, Field(min_length=1, max_length=NAME_MAX)] = "queues.yaml"
+
+
+class EventView(Model):
+    """One thing that people may want to know. id: give it as Last-Event-ID to go on after it."""
+
+    id: str
+    at_us: int
+    kind: str
+    about: str
+    text: str
+
+
+class HoursRow(Model):
+    """Chip-hours of one user in one queue. job_count: jobs that held chips."""
+
+    queue: str
+    owner: str
+    chip_hours: float
+    jobs: int
+
+
+class HoursReport(Model):
+    """Chip-hours between two times."""
+
+    from_us: int
+    to_us: int
+    rows: list[HoursRow]
+    chip_hours: float
+
+
+class TokenWish(Model):
+    """A token to make. owner: the user's name, or what a join token is for."""
+
+    owner: Annotated[str, Field(min_length=1, max_length=63)]
+    role: Literal["admin", "user", "join"] = "user"
+
+
+class TokenView(Model):
+    """A token; secret: told once, when it is made."""
+
+    id: str
+    owner: str
+    role: str
+    created_us: int
+    revoked_us: int | None = None
+    secret: str | None = None
+
+
+class AuditRow(Model):
+    """Who did what."""
+
+    number: int
+    at_us: int
+    who: str
+    deed: str
+    about: str
+    text: str = ""
+
+
+class Status(Model):
+    """How the service is. jobs, nodes: counts by state. waiting: events that are yet to be handled."""
+
+    version: str
+    pid: int
+    term: int
+    seq: int
+    now_us: int
+    started_us: int
+    fleet: str
+    jobs: dict[str, int]
+    nodes: dict[str, int]
+    chips: int
+    chips_held: int
+    waiting: int
+    store: str = "ok"
+
+
+class BundleView(Model):
+    """Files that were handed in, by the hash of their archive."""
+
+    id: str
+    size_bytes: int
+
+
+class LogLine(Model):
+    """One line of a rank's log. offset: in bytes after it, for reading on."""
+
+    rank: int
+    node: str
+    offset: int
+    at_us: int | None = None
+    text: str

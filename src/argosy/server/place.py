@@ -1,0 +1,117 @@
+"""A server's folder and socket: what lies where, who may read it, and that one server uses it at a time.
+
+Command line and client find a running server by its card here. Must not know what a server does.
+"""
+
+import fcntl
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from argosy.contracts.errors import BadInputError, InfrastructureError
+
+CARD_NAME = "server.json"
+TOKEN_NAME = "token"
+JOIN_NAME = "join-token"
+LOCK_NAME = "lock"
+LOG_NAME = "server.log"
+BACKLOG = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What a running server says of itself to those who may read its folder."""
+
+    url: str
+    pid: int
+
+
+def default_folder() -> Path:
+    """Name a server's folder: $ARGOSY_STATE, else argosy/server in $XDG_STATE_HOME or ~/.local/state."""
+    named = os.environ.get("ARGOSY_STATE")
+    base = os.environ.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
+    return Path(named) if named else Path(base) / "argosy" / "server"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that only this user can enter. Raises InfrastructureError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InfrastructureError(f"can't make the folder {folder}: {error.strerror}") from error
+
+
+def take_lock(folder: Path) -> BinaryIO:
+    """Have a folder for this process alone, as long as the file is open. Raises InfrastructureError."""
+    try:
+        file = (folder / LOCK_NAME).open("ab")
+    except OSError as error:
+        raise InfrastructureError(f"can't write in {folder}: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise InfrastructureError(f"a server runs in {folder} already; `argosy status` shows it") from error
+    return file
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the socket. Raises BadInputError for what is no address of this host, InfrastructureError if it is taken."""
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if isinstance(error, socket.gaierror) or error.errno == 99:
+            raise BadInputError(f"--listen {host}: no address of this machine; write one, such as 127.0.0.1") from error
+        text = f"can't listen at {host}:{port}: {error.strerror}"
+        raise InfrastructureError(f"{text}; another server may run there, --listen chooses another port") from error
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Say where a socket is reached from this host."""
+    host, port = listener.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+
+
+def write_card(folder: Path, card: Card) -> None:
+    """Tell where the server is."""
+    write_secret(folder / CARD_NAME, json.dumps({"url": card.url, "pid": card.pid}))
+
+
+def read_card(folder: Path) -> Card | None:
+    """Find out where the server is; None where none runs."""
+    try:
+        found = json.loads((folder / CARD_NAME).read_text(encoding="utf-8"))
+        return Card(url=str(found["url"]), pid=int(found["pid"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only this user can read, whole or not at all. Raises InfrastructureError."""
+    partial = path.with_name(f".{path.name}.new")
+    try:
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        partial.replace(path)
+    except OSError as error:
+        raise InfrastructureError(f"{path}: can't be written: {error.strerror}") from error
+
+
+def read_secret(path: Path) -> str:
+    """Read such a file; empty where it is not."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

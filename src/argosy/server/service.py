@@ -1,0 +1,94 @@
+"""The service put together: what decides, where agents come to, and what people follow.
+
+Everything that the HTTP API calls hangs here. Must not know HTTP.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from argosy.contracts.event import NodeSeen, PolicyChanged
+from argosy.contracts.policy import Policy
+from argosy.server.feed import Feed
+from argosy.server.front import Front
+from argosy.server.heart import Heart
+from argosy.server.loop import Record, State
+from argosy.server.models import EventView
+from argosy.server.telling import kept_events, told
+
+LOG = logging.getLogger("argosy.server")
+WATCH_S = 1.0
+SWEEP_S = 30.0
+"""How often all nodes are compared, whether anything seems to have changed or not."""
+
+
+class Service:
+    """One server. Made and started on the event loop that its HTTP server runs on."""
+
+    def __init__(self, heart: Heart) -> None:
+        self.heart = heart
+        self.store, self.loop = heart.store, heart.loop
+        self.feed = Feed(self._kept)
+        self.front = Front(heart, self._noted)
+        self._events: asyncio.AbstractEventLoop | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        heart.now = lambda: self.front.hosts.ground
+        heart.touch, heart.heard = self._touch, self._heard
+
+    async def start(self, policy: Policy | None) -> None:
+        """Begin: take over what the last server left, describe the fleet, set the policy where one is given."""
+        self._events = asyncio.get_running_loop()
+        self.heart.start()
+        if policy is not None:
+            await asyncio.wrap_future(self.loop.send(PolicyChanged, policy=policy))
+        await asyncio.to_thread(self.front.hosts.describe)
+        await asyncio.to_thread(self.heart.offers.begin)
+        up, lease_s = await asyncio.wrap_future(self.loop.ask(_up))
+        self.front.desk.expect(up)
+        self.front.desk.lease_s = lease_s
+        self._watcher = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """End; whatever runs goes on."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+        self.feed.close()
+        await asyncio.to_thread(self.heart.close)
+
+    def _heard(self, state: State, record: Record) -> None:
+        """Tell people of a record; called in the loop's thread."""
+        events = list(told(record, state.nodes.name))
+        if isinstance(record.event, PolicyChanged):
+            self.front.desk.lease_s = state.policy.lease_s
+        if events and self._events is not None:
+            self._events.call_soon_threadsafe(self.feed.publish, events)
+
+    def _kept(self, seq: int) -> list[EventView]:
+        names = self.loop.ask(lambda state: tuple(state.nodes.name)).result()
+        return kept_events(self.store, names, seq)
+
+    def _touch(self, nodes: Iterable[str]) -> None:
+        if self._events is not None:
+            self._events.call_soon_threadsafe(self.front.desk.touch, tuple(nodes))
+
+    def _noted(self, kind: str, about: str, text: str) -> None:
+        LOG.info("%s %s: %s", kind, about, text)
+
+    async def _watch(self) -> None:
+        """See nodes go down, and compare all of them now and then."""
+        swept_s = 0.0
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for node in self.front.desk.silent():
+                self.loop.send(NodeSeen, node=node, observed="down")
+            swept_s += WATCH_S
+            if swept_s >= SWEEP_S:
+                swept_s = 0.0
+                self.front.desk.touch_all()
+
+
+def _up(state: State) -> tuple[list[str], float]:
+    """List the nodes that were up, and give the lease."""
+    nodes = state.nodes
+    up = [name for number, name in enumerate(nodes.name) if nodes.observed[number] == "up"]
+    return up, state.policy.lease_s

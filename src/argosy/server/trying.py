@@ -1,0 +1,50 @@
+"""One pass on a copy of the state with a job that is not handed in: would it start, and whom would it stop.
+
+Pure but for what the core itself does to the copy. Must not know where options come from.
+"""
+
+import msgspec
+
+from argosy.contracts.command import Stop
+from argosy.contracts.event import JobSubmitted, PassDue
+from argosy.control import core, log
+from argosy.control.explain import explain
+from argosy.control.state import State
+from argosy.server.models import DryRun
+
+snapshot_of = log.snapshot
+"""Gives a state's bytes."""
+
+
+def try_out(snapshot: bytes, submitted: JobSubmitted, now_us: int) -> DryRun:
+    """Hand a job in to a copy of the state and run one pass; gives all but the offers. snapshot: of the state."""
+    state = log.restore(snapshot)
+    stamp = {"now_us": max(now_us, state.now_us), "term": state.term}
+    first = core.step(state, msgspec.structs.replace(submitted, seq=state.seq + 1, **stamp))
+    name, claim = f"job-{first.event.seq}", submitted.claim
+    if name not in state.jobs:
+        texts = [str(getattr(change, "text", "")) for change in first.changes]
+        text = "; ".join(filter(None, texts))
+        return DryRun(name=claim.name, queue=claim.queue, offers=[], state="refused", text=text)
+    second = core.step(state, PassDue(seq=state.seq + 1, **stamp))
+    job, why = state.jobs[name], explain(state, name)
+    attempt = state.attempts.get(job.attempt)
+    return DryRun(
+        name=claim.name,
+        queue=claim.queue,
+        offers=[],
+        state="refused" if job.state == "ended" else job.state,
+        nodes=list(state.nodes.names(attempt.all_nodes())) if attempt else [],
+        text=why.text if why else job.text,
+        why=why.code if why else job.reason,
+        start_p50_us=why.eta_p50_us if why else None,
+        start_p90_us=why.eta_p90_us if why else None,
+        preempts=_stopped(state, second),
+    )
+
+
+def _stopped(state: State, record: log.Record) -> list[str]:
+    """Name the jobs that would be stopped for it."""
+    attempts = {command.attempt for command in record.commands if isinstance(command, Stop)}
+    jobs = {attempt.rpartition(".")[0] for attempt in attempts}
+    return sorted(f"{state.jobs[job].claim.name} ({job})" for job in jobs if job in state.jobs)

@@ -1,0 +1,423 @@
+"""The API with agents that do at once what they are told: jobs from their submission to their end, nodes, errors."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from argosy.contracts.talk import StartRun
+from support.serving import FakeAgent, fleet_of, ground, served, wait, work_until
+
+BAD = {"Authorization": "Bearer argosy-user-nothing"}
+
+
+class TestJobs:
+    def test_a_command_runs_on_the_nodes_it_asked_for(self, tmp_path: Path) -> None:
+        """A job of two nodes is started on both, node 0 first, and ends as done when all ranks ended well."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 2)
+                job = await service.submit(nodes=2)
+                running = await work_until(service, agents, job["id"], "running")
+                assert running["nodes"] == ["north-1", "north-2"]
+                assert running["chips"] == {"chip-a": 4}
+                starts = [order for agent in agents for order in agent.orders if isinstance(order, StartRun)]
+                assert sorted((one.gang.node_rank, one.gang.meeting is None) for one in starts) == [
+                    (0, True),
+                    (1, False),
+                ]
+                for agent in agents:
+                    agent.finish(f"{job['id']}.1")
+                ended = await work_until(service, agents, job["id"], "ended")
+                assert (ended["reason"], ended["text"]) == ("done", "all ranks ended well")
+                assert [attempt["chips"] for attempt in ended["attempts"]] == [4]
+
+        wait(story())
+
+    def test_agents_are_told_to_forget_what_has_ended(self, tmp_path: Path) -> None:
+        """After a job's end its nodes hold nothing and are free."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+                agents[0].finish(f"{job['id']}.1")
+                await work_until(service, agents, job["id"], "ended")
+                await agents[0].talk()
+                assert agents[0].held == {}
+                assert [node["attempt"] for node in (await service.http.get("/v1/nodes")).json()] == ["", ""]
+
+        wait(story())
+
+    def test_a_failed_command_ends_its_job_with_the_words_of_the_rank(self, tmp_path: Path) -> None:
+        """Exit code 3 of the user's own code is the user's failure, and the rank is named."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+                agents[0].finish(f"{job['id']}.1", code=3, blame="user", text="no such file")
+                ended = await work_until(service, agents, job["id"], "ended")
+                assert ended["reason"] == "failed_user"
+                assert ended["text"] == "rank 0 on north-1: no such file"
+
+        wait(story())
+
+    def test_lost_ranks_are_started_again_in_a_new_generation(self, tmp_path: Path) -> None:
+        """An agent that no longer holds a running attempt gets it anew."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+                agents[0].held.clear()
+                await agents[0].talk()
+                again = await work_until(service, agents, job["id"], "running")
+                assert again["generation"] == 2
+                assert again["retries"] == {"infrastructure": 1}
+
+        wait(story())
+
+    def test_cancelling_stops_the_ranks_first(self, tmp_path: Path) -> None:
+        """A cancelled job stops, its agent is told, and only then it has ended."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+                stopping = (await service.http.post(f"/v1/jobs/{job['id']}/cancel")).json()
+                assert stopping["state"] == "stopping"
+                ended = await work_until(service, agents, job["id"], "ended")
+                assert (ended["reason"], ended["text"]) == ("stopped", "by root")
+                again = (await service.http.post(f"/v1/jobs/{job['id']}/cancel")).json()
+                assert again["state"] == "ended"
+
+        wait(story())
+
+    def test_the_same_key_makes_one_job(self, tmp_path: Path) -> None:
+        """A request sent twice at once with one key makes one job; another job under that key is refused."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                key = {"Idempotency-Key": "k1"}
+                jobs = await asyncio.gather(*(service.submit(**key) for _ in range(4)))
+                assert len({job["id"] for job in jobs}) == 1
+                body = {"document": "kind: run\ncommand: other\n"}
+                other = await service.http.post("/v1/jobs", json=body, headers=key)
+                assert other.status_code == 409
+                assert other.json()["detail"].startswith("Idempotency-Key 'k1' came with another job before")
+
+        wait(story())
+
+    def test_what_can_never_fit_ends_at_once_and_says_why(self, tmp_path: Path) -> None:
+        """Three nodes of a fleet that has two are refused with both numbers."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                job = await service.submit(nodes=3)
+                ended = await service.until(job["id"], "ended")
+                assert ended["reason"] == "never_fits"
+                assert ended["text"] == "needs 3 nodes of one class; the fleet has 2 of north/chip-a"
+
+        wait(story())
+
+    def test_a_waiting_job_says_why(self, tmp_path: Path) -> None:
+        """Without machines a job waits, and explain says what it needs and what is free."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                job = await service.submit()
+                while (why := (await service.http.get("/v1/jobs/hello/explain")).json())["code"] in (
+                    "NO_OPTIONS",
+                    "NEXT_PASS",
+                ):
+                    await asyncio.wrap_future(service.loop.ask(lambda state: state.seq))
+                assert why["code"] == "NODES_DOWN"
+                assert why["needs"][0]["owned"] == 2
+                assert why["story"][0]["did"] == ["job.submitted: hello to default, by root"]
+                assert why["job"] == job["id"]
+
+        wait(story())
+
+    def test_a_dry_run_keeps_nothing(self, tmp_path: Path) -> None:
+        """It says where a job would start, and no job is there afterwards."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                await fleet_of(service, 1)
+                body = {"document": "kind: run\ncommand: echo\n"}
+                found = (await service.http.post("/v1/jobs/dry-run", json=body)).json()
+                assert (found["state"], found["nodes"]) == ("preparing", ["north-1"])
+                assert found["offers"][0]["nodes"] == {"north/chip-a": 1}
+                assert (await service.http.get("/v1/jobs")).json() == {"jobs": [], "next": None}
+
+        wait(story())
+
+    def test_jobs_are_listed_in_pages(self, tmp_path: Path) -> None:
+        """Newest first, and `next` leads on to the older ones."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                made = [(await service.submit())["id"] for _ in range(3)]
+                first = (await service.http.get("/v1/jobs", params={"limit": 2})).json()
+                rest = (await service.http.get("/v1/jobs", params={"limit": 2, "before": first["next"]})).json()
+                assert [job["id"] for job in first["jobs"] + rest["jobs"]] == made[::-1]
+                assert rest["next"] is None
+
+        wait(story())
+
+
+class TestLogs:
+    def test_logs_come_from_the_agents(self, tmp_path: Path) -> None:
+        """The lines of a rank are read from its node when somebody asks."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+                asked = asyncio.create_task(service.http.get(f"/v1/jobs/{job['id']}/logs"))
+                while not asked.done():
+                    await agents[0].talk(wait_s=1.0)
+                lines = (await asked).text.splitlines()
+                assert len(lines) == 1
+                assert '"rank":0' in lines[0]
+                assert '"text":"hello"' in lines[0]
+
+        wait(story())
+
+    def test_a_job_that_never_ran_has_none(self, tmp_path: Path) -> None:
+        """No attempt, no lines, and an attempt that is not there is an error."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                job = await service.submit()
+                assert (await service.http.get(f"/v1/jobs/{job['id']}/logs")).text.strip() == ""
+                other = await service.http.get(f"/v1/jobs/{job['id']}/logs", params={"attempt": "job-1.7"})
+                assert other.status_code == 422
+                assert "its attempts are none yet" in other.json()["detail"]
+
+        wait(story())
+
+
+class TestNodes:
+    def test_a_cordoned_node_gets_no_new_job(self, tmp_path: Path) -> None:
+        """What is cordoned stays empty, the reason is shown and kept, and it counts again once it is open."""
+
+        async def story() -> None:
+            async with served(tmp_path, ground(nodes=1)) as service:
+                agents = await fleet_of(service, 1)
+                wish = {"intent": "cordoned", "reason": "fan broken"}
+                node = (await service.http.post("/v1/nodes/north-1/intent", json=wish)).json()
+                assert (node["intent"], node["reason"]) == ("cordoned", "fan broken")
+                job = await service.submit()
+                await agents[0].talk()
+                assert (await service.job(job["id"]))["state"] == "waiting"
+                await service.http.post("/v1/nodes/north-1/intent", json={"intent": "open"})
+                await work_until(service, agents, job["id"], "running")
+                audit = (await service.http.get("/v1/audit")).json()
+                assert [row["deed"] for row in audit] == ["open", "cordoned", "joined"]
+
+        wait(story())
+
+    def test_a_host_beyond_the_fleet_becomes_a_node(self, tmp_path: Path) -> None:
+        """A third host joins a fleet of two and gets jobs too."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 3)
+                assert [agent.node for agent in agents] == ["north-1", "north-2", "host-2"]
+                job = await service.submit(nodes=3)
+                running = await work_until(service, agents, job["id"], "running")
+                assert running["nodes"] == ["north-1", "north-2", "host-2"]
+
+        wait(story())
+
+    def test_a_retired_nodes_key_opens_nothing(self, tmp_path: Path) -> None:
+        """Its agent is refused from then on."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agent = (await fleet_of(service, 1))[0]
+                gone = await service.http.delete("/v1/nodes/north-1")
+                assert gone.json()["observed"] == "retired"
+                answer = await agent.post("/agent/v1/talk", b"")
+                assert (answer.status_code, answer.text) == (401, "this key is unknown; join again")
+
+        wait(story())
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("headers", "text"),
+        [
+            ({"Authorization": ""}, "no token was sent"),
+            (BAD, "this token is unknown or was taken back"),
+        ],
+    )
+    def test_nobody_comes_in_without_a_token(self, tmp_path: Path, headers: dict[str, str], text: str) -> None:
+        """Every route asks for one, and says how to send it."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                answer = await service.http.get("/v1/jobs", headers=headers)
+                assert answer.status_code == 401
+                assert answer.headers["content-type"] == "application/problem+json"
+                assert answer.json()["detail"] == f"{text}; send Authorization: Bearer TOKEN, or set ARGOSY_TOKEN"
+
+        wait(story())
+
+    def test_a_users_token_ends_own_jobs_alone(self, tmp_path: Path) -> None:
+        """Another's job can't be cancelled, nor its logs read; what administrators do is refused."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                job = await service.submit()
+                made = (await service.http.post("/v1/tokens", json={"owner": "mary"})).json()
+                async with service.as_user(made["secret"]) as mary:
+                    assert (await mary.get(f"/v1/jobs/{job['id']}")).status_code == 200
+                    refused = await mary.post(f"/v1/jobs/{job['id']}/cancel")
+                    assert refused.status_code == 403
+                    assert refused.json()["detail"] == f"{job['id']} is root's job, not mary's"
+                    assert (await mary.get(f"/v1/jobs/{job['id']}/logs")).status_code == 403
+                    assert (await mary.post("/v1/tokens", json={"owner": "eve"})).status_code == 403
+                    await service.http.delete(f"/v1/tokens/{made['id']}")
+                    assert (await mary.get("/v1/jobs")).status_code == 401
+
+        wait(story())
+
+    def test_a_join_token_opens_nothing_else(self, tmp_path: Path) -> None:
+        """It lets machines in; the API refuses it, and a user's token lets no machine in."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                async with service.as_user(service.join_token) as guest:
+                    answer = await guest.get("/v1/jobs")
+                    assert answer.json()["detail"].startswith("a join token lets machines in")
+                made = (await service.http.post("/v1/tokens", json={"owner": "mary"})).json()
+                refused = await FakeAgent(service, "host").join(token=made["secret"])
+                assert refused.status_code == 401
+
+        wait(story())
+
+    def test_a_bad_job_names_the_place(self, tmp_path: Path) -> None:
+        """An unknown key is told with file, line, column and the nearest name."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                body = {"document": "kind: run\ncommand: x\nnode: 2\n", "source": "my.yaml"}
+                answer = await service.http.post("/v1/jobs", json=body)
+                assert answer.status_code == 422
+                assert answer.json()["problems"] == [
+                    {"place": "my.yaml:3:1", "text": "node: unknown key; did you mean nodes?"}
+                ]
+
+        wait(story())
+
+    def test_an_unknown_queue_makes_no_job(self, tmp_path: Path) -> None:
+        """The core refuses it, and nothing is kept."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                body = {"document": "kind: run\ncommand: x\nqueue: defualt\n"}
+                answer = await service.http.post("/v1/jobs", json=body)
+                assert answer.json()["detail"] == "no queue defualt; did you mean default?"
+                assert (await service.http.get("/v1/jobs")).json()["jobs"] == []
+
+        wait(story())
+
+    def test_unknown_fields_and_things_are_refused(self, tmp_path: Path) -> None:
+        """A field that is none is 422 with its place; a job, node or token that is not there is 404."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                answer = await service.http.post("/v1/tokens", json={"owner": "m", "rolle": "user"})
+                assert answer.json()["problems"][0]["place"] == "body.rolle"
+                for path in ("/v1/jobs/nothing", "/v1/nodes/nothing", "/v1/nothing"):
+                    found = await service.http.get(path)
+                    assert (found.status_code, found.headers["content-type"]) == (404, "application/problem+json")
+                assert (await service.http.delete("/v1/tokens/nothing")).status_code == 404
+
+        wait(story())
+
+    def test_an_oversized_body_is_refused(self, tmp_path: Path) -> None:
+        """Both one that says its size and one that does not."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                told = await service.http.post("/v1/jobs", content=b"x" * (5 << 20))
+                assert (told.status_code, told.json()["title"]) == (413, "Content Too Large")
+
+                async def pieces():
+                    for _ in range(6):
+                        yield b"x" * (1 << 20)
+
+                untold = await service.http.post("/v1/jobs", content=pieces())
+                assert untold.status_code == 413
+                agent = (await fleet_of(service, 1))[0]
+                assert (await agent.post("/agent/v1/talk", b"x" * (9 << 20))).status_code == 413
+                assert (await agent.post("/agent/v1/talk", b"nonsense")).status_code == 422
+
+        wait(story())
+
+
+class TestRestart:
+    def test_a_new_server_goes_on_with_what_runs(self, tmp_path: Path) -> None:
+        """After a restart agents keep their keys, the running job is the same, and it ends as it should."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+            async with served(tmp_path) as service:
+                agents[0].served = service
+                await agents[0].talk()
+                same = await service.job(job["id"])
+                assert (same["state"], same["attempt"], same["generation"]) == ("running", f"{job['id']}.1", 1)
+                assert (await service.http.get("/v1/status")).json()["term"] == 2
+                agents[0].finish(f"{job['id']}.1")
+                ended = await work_until(service, agents, job["id"], "ended")
+                assert ended["reason"] == "done"
+
+        wait(story())
+
+    def test_an_ending_that_came_while_nobody_listened_is_not_lost(self, tmp_path: Path) -> None:
+        """Ranks that ended while the server was away end their job when it is back."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 2)
+                job = await service.submit(nodes=2)
+                await work_until(service, agents, job["id"], "running")
+            for agent in agents:
+                agent.finish(f"{job['id']}.1")
+            async with served(tmp_path) as service:
+                for agent in agents:
+                    agent.served = service
+                ended = await work_until(service, agents, job["id"], "ended")
+                assert ended["reason"] == "done"
+
+        wait(story())
+
+    def test_a_node_that_was_booted_anew_has_lost_its_ranks(self, tmp_path: Path) -> None:
+        """Another boot id frees the node at once, and the job starts again."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+                agents[0].boot, agents[0].session, agents[0].number = "boot-2", "s2", 0
+                agents[0].held.clear()
+                await agents[0].talk()
+                while (await service.job(job["id"]))["generation"] < 2:
+                    await agents[0].talk(wait_s=1.0)
+                await work_until(service, agents, job["id"], "running")
+
+        wait(story())
