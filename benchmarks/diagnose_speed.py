@@ -3,8 +3,9 @@
 Makes logs of a kind in a temporary folder, asks for a verdict in a process of its own, and reports CPU time, wall time
 and peak memory of that process, start-up included (`start_s`, told apart). Kinds: `training` (Megatron-like steps
 that name NaN on every line, eight ranks, colours, progress bars), `nccl` (NCCL INFO lines), `kernel` (syslog of a
-healthy host), `warnings` (one warning that a signature knows, on every line), `line` (one line without end), and
-`training.gz`. In each a memory error of a chip stands at three quarters; `found` says whether it was named.
+healthy host), `warnings` (a harmless warning on every line), `flood` (one symptom on every line), `line` (one line
+without end), and `training.gz`. In each a memory error of a chip stands at three quarters; `found` says whether it
+was named.
 
     python benchmarks/diagnose_speed.py --megabytes 500 --json
 """
@@ -12,7 +13,6 @@ healthy host), `warnings` (one warning that a signature knows, on every line), `
 import argparse
 import gzip
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,6 +23,16 @@ from typing import Any
 
 from command import start, whole_number
 
+# It tells its own peak, for what the kernel tells the parent counts the parent's memory, too.
+PROGRAM = """
+import resource, sys
+from argosy.cli.main import main
+code = main(sys.argv[1:])
+usage = resource.getrusage(resource.RUSAGE_SELF)
+status = open("/proc/self/status").read()
+print(usage.ru_utime + usage.ru_stime, status.split("VmHWM:")[1].split()[0], file=sys.stderr)
+sys.exit(code)
+"""
 PIECE_LINES = 5_000
 CLOCK_LINES_PER_S = 1_000
 FAULT = (
@@ -75,6 +85,14 @@ def warning_line(number: int) -> str:
     return f"[rank{number % 8}]: 2026-11-30 {clock(number)} UserWarning: the input of step {number} is not contiguous\n"
 
 
+def flood_line(number: int) -> str:
+    """Write a line of a rank that tries in vain to reach another."""
+    return (
+        f"[rank{number % 8}]:[W1130 {clock(number)} socket.cpp:755] [c10d] The client socket has failed to connect to "
+        f"[node-a]:{29500 + number % 8} (errno: 111 - Connection refused).\n"
+    )
+
+
 def endless_line(number: int) -> str:
     """Write a piece of a line that does not end."""
     return f"token {number} "
@@ -85,6 +103,7 @@ KINDS = {
     "nccl": nccl_line,
     "kernel": kernel_line,
     "warnings": warning_line,
+    "flood": flood_line,
     "line": endless_line,
     "training.gz": training_line,
 }
@@ -109,19 +128,15 @@ def pieces(kind: str, size_bytes: int) -> Iterator[bytes]:
 
 def measured(arguments: list[str]) -> dict[str, Any]:
     """Run `argosy diagnose --json` in a process of its own; CPU and wall seconds, peak memory, and what it said."""
-    program = "import sys; from argosy.cli.main import main; sys.exit(main(sys.argv[1:]))"
     begun_s = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, "diagnose", "--json", *arguments], stdout=subprocess.PIPE
-    )
-    out = process.stdout.read() if process.stdout else b""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    command = [sys.executable, "-c", PROGRAM, "diagnose", "--json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    cpu_s, peak_kb = done.stderr.splitlines()[-1].split()
     return {
-        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "cpu_s": float(cpu_s),
         "wall_s": time.perf_counter() - begun_s,
-        "peak_mb": usage.ru_maxrss / 1e3,
-        "answer": json.loads(out) if process.returncode == 0 else None,
+        "peak_mb": int(peak_kb) * 1.024e-3,
+        "answer": json.loads(done.stdout) if done.returncode == 0 else None,
     }
 
 

@@ -165,9 +165,9 @@ def data_stuck(rank: Rank) -> None:
             return index
 
     for number, _ in enumerate(DataLoader(Slow(), batch_size=1, num_workers=1, multiprocessing_context="fork")):
+        rank.step()
         if number == STEPS - 1:
             rank.tell("last")
-        rank.step()
     rank.step()
 
 
@@ -211,7 +211,7 @@ def _forever(rank: Rank) -> None:
 class Fault:
     """One fault. mute: ranks that can't write a dump. open: ranks that must be inside of a collective.
 
-    wanted: the (class, culprit) that must be found; several where more than one is right.
+    ends: so many ranks end of it. wanted: the (class, culprit) that must be found; several where each is right.
     """
 
     program: Callable[[Rank], None]
@@ -219,19 +219,20 @@ class Fault:
     size: int = 4
     mute: tuple[int, ...] = ()
     open: tuple[int, ...] = ()
+    ends: int = 0
 
 
 FAULTS = {
     "skips": Fault(skips, (("process.hang", "rank 2"),), open=(0, 1, 3)),
     "other_operation": Fault(other_operation, (("user.collective_mismatch", "rank 1"),), open=(0, 1, 2, 3)),
     # gloo ends the process that gets too much, which is the one that expected less
-    "smaller_size": Fault(smaller_size, (("user.collective_mismatch", "rank 3"), ("process.died", "rank 3"))),
-    "larger_size": Fault(larger_size, (("user.collective_mismatch", "rank 3"),)),
+    "smaller_size": Fault(smaller_size, (("user.collective_mismatch", "rank 3"), ("process.died", "rank 3")), ends=1),
+    "larger_size": Fault(larger_size, (("user.collective_mismatch", "rank 3"),), ends=1),
     "stopped_before": Fault(stopped_before, (("process.stopped", "rank 2"),), mute=(2,), open=(0, 1, 3)),
     "stopped_inside": Fault(stopped_inside, (("process.stopped", "rank 1"),), mute=(1,), open=(0, 2, 3)),
     "holds_lock": Fault(holds_lock, (("process.hang", "rank 2"),), mute=(2,), open=(0, 1, 3)),
-    "dies": Fault(dies, (("process.died", "rank 3"),), mute=(3,)),
-    "leaves_early": Fault(leaves_early, (("user.uneven_data", "rank 3"),), mute=(3,)),
+    "dies": Fault(dies, (("process.died", "rank 3"),), mute=(3,), ends=1),
+    "leaves_early": Fault(leaves_early, (("user.uneven_data", "rank 3"),), mute=(3,), ends=1),
     "slow": Fault(slow, (("process.slow_rank", "rank 1"),)),
     "data_stuck": Fault(data_stuck, (("process.data_stuck", "rank 2"),), open=(0, 1, 3)),
     "checkpoint_stuck": Fault(checkpoint_stuck, (("process.save_stuck", "rank 0"),), mute=(0,), open=(1, 2, 3)),
@@ -336,9 +337,9 @@ def hang(name: str, folder: Path) -> None:
             settle(watch, folder, (1, 2, 3))
             os.kill(watch.ranks[1][0], signal.SIGSTOP)
             watch.tell(0, "go")
+        watch.wait(lambda heard: sum("ended" in lines for lines in heard.values()) >= fault.ends)
         settle(watch, folder, fault.open, fault.mute)
-        for pid, _, _ in watch.ranks.values():
-            os.kill(pid, signal.SIGUSR1)
+        take_stacks(watch, folder)
         collect(watch, folder)
     finally:
         for pid, _, _ in watch.ranks.values():
@@ -366,16 +367,32 @@ def dump(watch: Watch, ranks: list[int]) -> None:
     )
 
 
+def take_stacks(watch: Watch, folder: Path) -> None:
+    """Let every process that runs write its stacks, and wait until the kernel let it."""
+    for pid, _, _ in watch.ranks.values():
+        os.kill(pid, signal.SIGUSR1)
+    running = [rank for rank, (pid, _, _) in watch.ranks.items() if state_of(pid) not in "TtZ"]
+    for _ in range(200):
+        stacks = [(folder / f"stack_rank_{rank}.txt").read_text() for rank in running]
+        if all("in <module>" in text.partition("Current thread")[2] for text in stacks):
+            return
+        time.sleep(0.05)
+
+
+def state_of(pid: int) -> str:
+    """Give the kernel's letter for a process's state."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
+
+
 def collect(watch: Watch, folder: Path) -> None:
     """Write what the kernel says of every process; one that ended is told by how."""
     states = {}
     for rank, (pid, _, _) in watch.ranks.items():
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        ended, status = os.waitpid(pid, 0 if "ended" in watch.heard[rank] else os.WNOHANG)
         if ended:
             states[rank] = {"state": "exited", "exit_code": os.waitstatus_to_exitcode(status)}
         else:
-            letter = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
-            states[rank] = {"state": "stopped" if letter in "Tt" else "running"}
+            states[rank] = {"state": "stopped" if state_of(pid) in "Tt" else "running"}
     (folder / "states.json").write_text(json.dumps(states))
 
 

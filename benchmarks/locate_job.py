@@ -48,7 +48,8 @@ class Job:
     """A job's shape, and its faults.
 
     halts: ranks that stop before they enter this step of their program. silent: ranks that leave no trace. poisoned:
-    (kind of group, group, step) that all enter and none leaves; odd: what some ranks do instead at a step.
+    (kind of group, group, step) that all enter and none leaves. odd: what some ranks do instead at a step. asked:
+    agents were asked after processes and links.
     """
 
     tp: int
@@ -60,6 +61,7 @@ class Job:
     odd: dict[tuple[int, int], Collective] = field(default_factory=dict)
     states: dict[int, RankState] = field(default_factory=dict)
     probes: list[LinkProbe] = field(default_factory=list)
+    asked: bool = True
 
     @property
     def size(self) -> int:
@@ -91,7 +93,9 @@ class Job:
         return _program(stage, self.pp)
 
     def liveness(self) -> Liveness:
-        """Give what agents would know: all ranks run but for those that the faults name."""
+        """Give what agents would know: all ranks run but for those that the faults name; nothing if nobody asked."""
+        if not self.asked:
+            return Liveness()
         running = {rank: RankState(state="running", host=self.host(rank)) for rank in range(self.size)}
         return Liveness(ranks=running | self.states, probes=tuple(self.probes))
 

@@ -15,10 +15,12 @@ from argosy.fleet.catalogue import load_catalogue
 from argosy.plan.costs.curves import CURVES, Curve, curve_of
 from argosy.plan.costs.memory import GB
 from argosy.plan.costs.setting import Setting
+from argosy.plan.pipelines.boundaries import boundary_wires
 from argosy.plan.pipelines.layouts import Layout
 from argosy.plan.pipelines.layouts import Run as Places
-from argosy.plan.pipelines.places import Cut, stage_times
-from argosy.plan.pipelines.templates import Template, boundary_wires, joined
+from argosy.plan.pipelines.partition import Cut
+from argosy.plan.pipelines.places import stage_times
+from argosy.plan.pipelines.templates import Template, joined
 from argosy.plan.search.drafts import Draft, Group, sketch
 from argosy.plan.timing.timeline import steady
 from published_rows import Run

@@ -240,6 +240,10 @@ class Client:
         """Open, cordon or drain a node."""
         return self.send(post_call("POST", node_path(name, "/intent"), m.NodeView, wish, again=True))
 
+    def retire(self, name: str) -> m.NodeView:
+        """Strike a node out for good."""
+        return self.send(post_call("DELETE", node_path(name), m.NodeView, again=True))
+
     def queues(self) -> list[m.QueueView]:
         """List queues."""
         return self.send(get_call("/v1/queues", list[m.QueueView]))
@@ -391,6 +395,10 @@ class AsyncClient:
         """Open, cordon or drain a node."""
         return await self.send(post_call("POST", node_path(name, "/intent"), m.NodeView, wish, again=True))
 
+    async def retire(self, name: str) -> m.NodeView:
+        """Strike a node out for good."""
+        return await self.send(post_call("DELETE", node_path(name), m.NodeView, again=True))
+
     async def queues(self) -> list[m.QueueView]:
         """List queues."""
         return await self.send(get_call("/v1/queues", list[m.QueueView]))
@@ -422,6 +430,15 @@ class AsyncClient:
     async def status(self) -> m.Status:
         """Say how the service is."""
         return await self.send(get_call("/v1/status", m.Status))
+
+    async def put_bundle(self, path: Path) -> m.BundleView:
+        """Hand in code, a tar.gz; gives its id."""
+        try:
+            content = await asyncio.to_thread(path.read_bytes)
+            answer = await self._http.put("/v1/bundles", content=content, timeout=None)
+        except AWAY as error:
+            raise away(self.address.url, error) from error
+        return read_answer(get_call("/v1/bundles", m.BundleView), answer.status_code, answer.content)
 
     async def logs(
         self, name: str, *, rank: int | None = None, attempt: str = "", tail: int = 1_000, follow: bool = False

@@ -6,7 +6,17 @@ import sys
 
 import pytest
 
-from argosy.agent.folder import AttemptFolder, Lease, StopWish, Task, attempt_path, lock_holder, take_lock, write_whole
+from argosy.agent.folder import (
+    AttemptFolder,
+    Lease,
+    Standing,
+    StopWish,
+    Task,
+    attempt_path,
+    lock_holder,
+    take_lock,
+    write_whole,
+)
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.talk import Held
 from support.talk_server import start_run
@@ -27,7 +37,7 @@ class TestAttemptFolder:
         assert folder.held() is None
         assert folder.stop_wish() is None
         held = Held(attempt="job-1.1", generation=0, state="running")
-        folder.publish(held)
+        folder.publish(Standing(held=held))
         folder.wish_stop(StopWish(reason="test", grace_s=3.0))
         assert folder.held() == held
         assert folder.stop_wish().grace_s == 3.0

@@ -1,7 +1,10 @@
 """The runner: real processes from their start to their end, and who ends them when."""
 
+import contextlib
 import os
+import shutil
 import signal
+import subprocess
 import time
 
 import msgspec
@@ -28,10 +31,19 @@ class TestEnds:
         assert held.state == "ended"
         assert [rank.code for rank in held.ranks] == [0, 1]
 
-    def test_the_end_of_a_log_speaks_for_its_rank(self, tmp_path):
-        """A rank that leaves with a code is told with the last lines of its log."""
-        held = run_to_end(prepared(tmp_path, start_run("echo first; echo ValueError: no such layer; exit 3")))
-        assert held.ranks[0].text == "first\nValueError: no such layer"
+    @pytest.mark.parametrize(
+        ("said", "text"),
+        [
+            ("Traceback:\nValueError: no such layer\nbye", "ValueError: no such layer"),
+            ("torch.cuda.OutOfMemoryError: 2 GB\nChildFailedError: \n====", "torch.cuda.OutOfMemoryError: 2 GB"),
+            ("a\nb\nc\nd\nno such file", "b\nc\nd\nno such file"),
+            ("", ""),
+        ],
+    )
+    def test_the_end_of_a_log_speaks_for_its_rank(self, tmp_path, said, text):
+        """A rank that leaves with a code is told with the last error that its log names, else with its last lines."""
+        held = run_to_end(prepared(tmp_path, start_run("printf '%s' \"$SAID\"; exit 3", environment={"SAID": said})))
+        assert held.ranks[0].text == text
 
     def test_a_killed_rank_is_told_by_its_signal(self, tmp_path):
         """A rank that a signal ends has the negative number as its code."""
@@ -131,8 +143,18 @@ class TestStops:
         with runner(folder) as process:
             while process.poll() is None:
                 Lease(tmp_path / "lease").extend(time.monotonic() + 1.5)
-                time.sleep(0.1)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
         assert [rank.code for rank in folder.held().ranks] == [0]
+
+    def test_a_folder_that_is_gone_parks_them(self, tmp_path):
+        """When somebody removes the agent's folder nothing runs on that nobody knows of."""
+        folder = prepared(tmp_path / "state", start_run("sleep 1000"))
+        with runner(folder) as process:
+            pid = held_when(folder, lambda held: held.ranks).ranks[0].pid
+            shutil.rmtree(tmp_path / "state")
+            process.wait(30)
+        assert not alive(pid)
 
     def test_ranks_die_with_a_killed_runner(self, tmp_path):
         """Nothing runs on unwatched when the runner is killed."""
@@ -159,11 +181,19 @@ class TestLogs:
         assert held.text == "rank 0: a log pattern that stops: loss: nan"
 
     def test_times_of_output_and_steps_are_told(self, tmp_path):
-        """When something was last written, and when a step was last seen, stands in what is held."""
-        order = start_run("sleep 0.4; echo step 1; sleep 0.4; echo no mark", hang=HangSpec(step_pattern="^step"))
-        folder = prepared(tmp_path, order)
-        held = run_to_end(folder)
-        assert 0 < held.mark_us < held.output_us
+        """Where a job limits silence, it is told how long ago something was written, and a step was seen."""
+        hang = HangSpec(step_pattern="^step", no_output_for_s=60.0, no_step_for_s=60.0)
+        folder = prepared(tmp_path, start_run("echo step 1; sleep 1000", hang=hang))
+        with runner(folder) as process:
+            held = held_when(folder, lambda held: held.unmarked_s is not None and held.unmarked_s >= 1.0)
+            assert held.quiet_s >= 1.0
+            folder.wish_stop(StopWish(reason="test", grace_s=0.0))
+            process.wait(30)
+
+    def test_marks_tell_when_parts_were_written(self, tmp_path):
+        """Beside each log stands from which offset on it was written when."""
+        folder = prepared(tmp_path, start_run("sleep 0.4; echo step 1; sleep 0.4; echo no mark"))
+        run_to_end(folder)
         marks = [int(line.split()[0]) for line in folder.marks(0).read_text().splitlines()]
         assert marks == [0, len("step 1\n")]
 

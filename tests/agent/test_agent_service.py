@@ -48,6 +48,29 @@ class TestJoining:
             one.await_talk(len(server.talked()) + 1)
             assert len(server.joins) == 1
 
+    def test_a_key_that_is_unknown_is_renewed(self, server, tmp_path):
+        """A server that lost its memory gives the agent, which still has a token, another key; ranks run on."""
+        with agent(server, tmp_path):
+            server.order(start_run("sleep 1000"))
+            pid = server.await_held(ATTEMPT, is_running).ranks[0].pid
+            sessions = {talk.session for talk in server.talked()}
+            server.unknown_keys.add("n1/1")
+            until(lambda: {talk.session for talk in server.talked()} - sessions, "another session")
+            assert [ask.agent for ask in server.joins] == [server.joins[0].agent] * 2
+            assert server.await_held(ATTEMPT, is_running).ranks[0].pid == pid
+
+    def test_without_a_token_an_unknown_key_is_only_told(self, server, tmp_path):
+        """An agent without a token keeps asking, and its ranks keep their lease's time."""
+        with agent(server, tmp_path) as one:
+            one.await_talk()
+            one.kill()
+            one.command[-2:] = []
+            server.unknown_keys.add("n1/1")
+            one.start()
+            until(lambda: "answered 401: no such key" in one.log(), "the refusal")
+            assert one.process.poll() is None
+            assert len(server.joins) == 1
+
     def test_facts_come_with_the_first_talk(self, server, tmp_path):
         """The first talk of a session says what the host has, later ones don't repeat it."""
         with agent(server, tmp_path) as one:

@@ -147,6 +147,21 @@ class TestDiagnose:
         assert answer["read"]["dumps"] == 4
         assert answer["incidents"][0]["culprit"] == {"kind": "rank", "name": "rank 2"}
 
+    def test_stacks_in_ranks_logs_name_the_one_that_does_something_else(self, logs: Path, capsys: Any) -> None:
+        """Where a program's own watchdog wrote stacks into each rank's log, the odd one is named."""
+        (logs / "hang").mkdir()
+        for rank in range(4):
+            frames = ["load_batch (data.py)", "fetch (data.py)"] if rank == 2 else ["all_reduce (distributed_c10d.py)"]
+            stack = "".join(
+                f'  File "/x/{frame.split("(")[1][:-1]}", line 7 in {frame.split(" ")[0]}\n'
+                for frame in [*frames, "main (train.py)"]
+            )
+            text = "step\n" * 9 + f"Timeout (0:00:10)!\nThread 0x00007f1c6d6dc740 (most recent call first):\n{stack}"
+            (logs / "hang" / f"rank_{rank}.log").write_text(text)
+        answer = asked(capsys, "hang")
+        assert (answer["read"]["logs"], answer["read"]["dumps"]) == (4, 4)
+        assert answer["incidents"][0]["culprit"]["name"] == "rank 2"
+
 
 @pytest.mark.slow
 class TestHostileInput:

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from argosy.cli.diagnose_screen import clock_lines, evidence_times, print_incident, sufferers_text
+from argosy.cli.diagnose_screen import clipped, clock_lines, evidence_times, print_incident, sufferers_text
 from argosy.contracts.incident import Culprit, Evidence, Incident
 from argosy.health.clocks import Offset
 
@@ -47,6 +47,11 @@ class TestIncident:
         words = "".join(printed(INCIDENT, 60).split())
         assert all(part in words for part in ("gpu.ecc_uncorrectable", "node-17kernel", "Cordonnode-17."))
 
+    def test_long_texts_lose_their_middle(self) -> None:
+        """Begin and end of a long line are what tells."""
+        assert clipped("x" * 150 + "middle" + "y" * 50) == "x" * 150 + " ... " + "y" * 50
+        assert clipped("short") == "short"
+
     def test_unknown_is_an_answer(self) -> None:
         """Without culprit, evidence or advice it says so."""
         bare = Incident(
@@ -77,8 +82,8 @@ class TestClocks:
             ]
         )
         assert [line.split("(from")[0] for line in lines] == [
-            "clock    node-b is 3.250 s ahead of node-a ",
-            "clock    node-c is 8 h (another time zone?) behind node-a ",
+            "clock    node-b: 3.250 s ahead of node-a ",
+            "clock    node-c: 8 h (another time zone?) behind node-a ",
         ]
 
     def test_many_are_summed_up(self) -> None:

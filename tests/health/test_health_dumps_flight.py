@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
-from argosy.health.dumps_flight import looks_like_flight, rank_of, read_flight
+from argosy.health.dumps_flight import KEPT, looks_like_flight, rank_of, read_flight
 from argosy.health.locate import locate
 
 
@@ -132,6 +132,14 @@ class TestNccl:
         assert read_flight("rank_0", made).groups[0].collectives[0].operation == "all_gather"
 
 
+class TestLong:
+    def test_of_many_finished_entries_the_last_are_read(self):
+        """A full buffer is read from its end; an old entry that is still open is not missed."""
+        done = [nccl(n, "completed") for n in range(2, 1_000)]
+        (group,) = read_flight("rank_0", dump(nccl(1, "scheduled"), *done)).groups
+        assert (group.enqueued, group.finished, len(group.collectives)) == (999, 0, KEPT + 1)
+
+
 class TestNames:
     @pytest.mark.parametrize(
         ("name", "rank"),
@@ -168,6 +176,7 @@ class TestDamage:
         with pytest.raises(BadInputError, match=r"^rank_0: "):
             read_flight("rank_0", data)
 
+    @pytest.mark.slow
     @given(
         st.recursive(
             st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),

@@ -26,6 +26,7 @@ from argosy.health.dumps_stacks import (
     looks_like_stacks,
     merge_stacks,
     read_stacks,
+    telling_frames,
     tree_lines,
 )
 from argosy.health.from_dumps import findings_of_dumps, stacks_by_rank, traces_of, trees_by_group
@@ -188,6 +189,7 @@ class TestStacks:
         """The innermost telling frame says what a thread does."""
         assert activity_of(frames) == activity
 
+    @pytest.mark.slow
     def test_many_ranks_make_a_small_tree(self):
         """A hundred thousand ranks with two stacks make a tree of five frames that names both parts."""
         common = ("step (train.py:5)", "main (train.py:9)")
@@ -199,6 +201,32 @@ class TestStacks:
             "step (train.py:5)   ranks 0-99999",
             "  all_reduce (c10d.py:2)   ranks 0-76, 78-99999",
             "  load (data.py:1)   rank 77",
+        )
+
+    def test_a_brief_tree_shows_where_ranks_part(self):
+        """Frames that all share are drawn once, by the innermost, without folders."""
+        common = ("step (/x/train.py:5)", "main (/x/train.py:9)")
+        stacks = [(n, (("load (/y/data.py:1)",) if n else ("wait (/z/c10d.py:2)",)) + common) for n in range(3)]
+        assert tree_lines(merge_stacks(stacks), brief=True) == (
+            "step (train.py:5)   ranks 0-2",
+            "  load (data.py:1)   ranks 1-2",
+            "  wait (c10d.py:2)   rank 0",
+        )
+
+    def test_telling_frames(self):
+        """Of a deep stack the innermost, the telling and the user's own frame are shown."""
+        frames = (
+            "select (/usr/lib/python3.11/selectors.py:415)",
+            "wait (/usr/lib/python3.11/connection.py:9)",
+            "_try_get_data (/v/site-packages/torch/utils/data/dataloader.py:1)",
+            "__next__ (/v/site-packages/torch/utils/data/dataloader.py:7)",
+            "train (/home/me/train.py:3)",
+            "main (/home/me/train.py:9)",
+        )
+        assert telling_frames(frames) == (
+            "select (selectors.py:415)",
+            "_try_get_data (dataloader.py:1)",
+            "train (train.py:3)",
         )
 
     @given(st.text(max_size=300))

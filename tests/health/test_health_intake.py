@@ -41,6 +41,20 @@ class TestIntake:
         assert [one.line.text for one in taken(("x", text)).sightings] == ["CUDA out of memory.", XID]
         assert [one.line.number for one in taken(("x", text)).sightings] == [1, 2]
 
+    def test_ranks_that_write_into_one_line_are_told_apart(self) -> None:
+        """Where two ranks' lines ran together, each says its own."""
+        sightings = taken(("x", f"[rank0]: {OOM}[rank1]: {OOM}\n")).sightings
+        assert [(one.line.rank, one.line.text) for one in sightings] == [(0, OOM), (1, OOM)]
+
+    def test_a_prefix_before_the_ranks_is_its_own(self) -> None:
+        """What a collector put before a launcher's prefix is no other rank's line."""
+        line = seen(f"[pod/trainer-0/pytorch] 2026-11-30T14:02:11.0Z [rank0]: {OOM}").line
+        assert (line.rank, line.host, line.at_us) == (0, "trainer-0", 1_796_047_331_000_000)
+
+    def test_a_described_pod_is_the_host_of_its_description(self) -> None:
+        """`kubectl describe pod` tells in its first line what the others are about."""
+        assert seen(f"Name:         trainer-2\nNamespace:    ml\n  Message: {OOM}\n").line.host == "trainer-2"
+
     def test_lines_without_a_time_take_it_from_above(self) -> None:
         """A traceback's last line happened when the line above it that has a time did."""
         text = f"2026-11-30 14:02:10 step 1\n2026-11-30 14:02:11 failed\nTraceback:\n  File x\n{OOM}\n"
@@ -113,3 +127,25 @@ class TestBlocks:
     def test_any_bytes_are_taken_in(self, blocks: list[bytes]) -> None:
         """Bytes that are no text, in any cut, never fail."""
         found([*blocks, b"Xid (PCI:\xff): 3\x1b", *blocks])
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "host:1:1 [{n}] CUDA out of memory",
+            "{n}: CUDA out of memory",
+            "[rank{n}]: CUDA out of memory",
+            "[Rank {n}] Watchdog caught x: WorkNCCL(SeqNum={n}, OpType=A, NumelIn={n}, x) ran for {n} milliseconds",
+            "[{n}.123] CUDA out of memory",
+            "{n}.123 CUDA out of memory",
+            "2026-11-30 14:02:11.{n} CUDA out of memory",
+            '{{"__REALTIME_TIMESTAMP":"{n}","time":{n},"MESSAGE":"CUDA out of memory"}}',
+            '{{"ts": 1e999, "rank": {n}, "msg": "CUDA out of memory"}}',
+            "  rank : {n} (local_rank: {n})\n  exitcode : CUDA out of memory",
+            "2026-11-30 14:02:11 step {n}\nCUDA out of memory",
+            "host:{n}:1 [0] NCCL INFO rank {n} nranks {n}\nCUDA out of memory",
+        ],
+    )
+    @pytest.mark.parametrize("digits", [19, 20, 5_000])
+    def test_numbers_may_be_of_any_length(self, line: str, digits: int) -> None:
+        """No number in a log is too long to be read past."""
+        assert len(taken(("x", line.format(n="9" * digits)), near_us=0).sightings) <= 2

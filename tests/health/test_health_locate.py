@@ -6,6 +6,7 @@ import pytest
 from argosy.health.finding import Finding
 from argosy.health.groups import lay_out
 from argosy.health.locate import locate
+from argosy.health.slow import rank_by_slowness
 from argosy.health.traces import (
     Collective,
     GroupTrace,
@@ -95,6 +96,13 @@ class TestOneGroup:
         (found,) = locate([rank(0, group(7))])
         assert found.culprit.kind == "unknown"
         assert "collect the traces of ranks 1-3" in found.advice
+
+    def test_a_rank_that_may_receive_is_named_less_surely(self):
+        """A trace without messages can't tell a rank that hangs from one that receives; its stack can."""
+        traces = [rank(t.rank, *t.groups, notes_messages=False) for t in hung()]
+        assert locate(traces)[0].confidence == "medium"
+        traces[2] = rank(2, *traces[2].groups, notes_messages=False, stack=("sleep (train.py:3)",))
+        assert locate(traces)[0].confidence == "high"
 
     def test_a_stack_tells_what_the_culprit_does(self):
         """A late rank that waits for data is told from one that saves a checkpoint."""
@@ -188,6 +196,44 @@ class TestAcrossGroups:
         traces = hung()
         traces[1] = rank(1, group(6, inside=False), stack=("recv (torch/distributed/distributed_c10d.py:2)",))
         assert named(locate(traces)) == [("process.hang", "rank 2")]
+
+    def test_a_stack_breaks_a_circle(self):
+        """A rank that waits for data has an asynchronous collective open; its stack tells that it is not inside."""
+        pairs = {0: ("a", (0, 1)), 1: ("b", (1, 2)), 2: ("c", (2, 0))}
+        traces = []
+        for n, (own, members) in pairs.items():
+            other, those = pairs[(n + 2) % 3]
+            groups = group(5, own, tuple(sorted(members))), group(4, other, tuple(sorted(those)), inside=False)
+            stack = ("get (torch/utils/data/dataloader.py:1)",) if n == 1 else ()
+            traces.append(rank(n, *groups, stack=stack))
+        assert named(locate(traces)) == [("process.data_stuck", "rank 1")]
+
+
+class TestUntraced:
+    def replicas(self) -> list[RankTraceOfGroups]:
+        """Make two replicas of two stages with TP 2, whose messages are not traced; rank 2 never enters its TP group.
+
+        Ranks 0 and 1 are the first stage of replica 0, 2 and 3 its second, 4 to 7 replica 1, which did all its work.
+        """
+        traces = []
+        for n in range(8):
+            pair, across = (n // 2 * 2, n // 2 * 2 + 1), (n % 4, n % 4 + 4)
+            tp = group(5 if n == 3 else 4, f"tp-{n // 2}", pair, inside=n == 3)
+            dp = group(2 if n > 3 else 1, f"dp-{n % 4}", across, inside=n > 3)
+            traces.append(rank(n, tp, dp, notes_messages=False))
+        return traces
+
+    def test_a_pair_that_idles_alike_is_not_blamed(self):
+        """The first stage idles as a whole, for it waits for gradients; of the second, one is inside and one is not."""
+        assert named(locate(self.replicas())) == [("process.hang", "rank 2")]
+
+    def test_a_pair_that_idles_is_named_where_nothing_else_is(self):
+        """If nobody else is to blame, the idle pair is all there is."""
+        traces = self.replicas()
+        tp = group(4, "tp-1", (2, 3), inside=False)
+        for n in (2, 3):
+            traces[n] = rank(n, tp, traces[n].groups[1], notes_messages=False)
+        assert {name for _, name in named(locate(traces))} == {f"rank {n}" for n in range(4)}
 
 
 class TestMessages:
@@ -342,6 +388,12 @@ class TestLiveness:
         assert (found.fault_class, found.culprit.kind, found.culprit.name) == ("node.down", "host", "b")
         assert (found.ranks, found.hosts) == ((2, 3), ("b",))
 
+    def test_a_host_is_known_by_its_numbers(self):
+        """Ranks 2 and 3 left nothing; ranks come in pairs a host, so theirs is down, unnamed."""
+        traces = [rank(n, group(7, members=(0, 1, 2, 3, 4, 5)), host="abc"[n // 2]) for n in (0, 1, 4, 5)]
+        (found,) = locate(traces)
+        assert (found.fault_class, found.culprit.name, found.confidence) == ("node.down", "host of ranks 2-3", "medium")
+
     def test_half_a_host_gone_is_not_the_host(self):
         """One of two ranks of a host answers: only the other is named."""
         states = {n: RankState(state="running", host="ab"[n // 2]) for n in WORLD}
@@ -375,6 +427,12 @@ class TestSlow:
     def test_the_last_to_come_is_named(self, ends: bool):
         """A rank that comes 40 ms late to each collective is slow, with and without end times."""
         assert named(locate(self.rounds({1: 40_000}, ends=ends))) == [("process.slow_rank", "rank 1")]
+
+    def test_slow_ranks_are_ranked(self):
+        """The list of slow ranks begins with the worst and says how much it costs."""
+        board = lay_out(self.rounds({1: 40_000, 3: 35_000}), Liveness())
+        ranked = rank_by_slowness(board)
+        assert [(each.rank, each.late_us, each.share) for each in ranked] == [(1, 40_000, 0.4), (3, 35_000, 0.35)]
 
     def test_jitter_is_not_slow(self):
         """A few milliseconds of a hundred are no fault."""
@@ -428,6 +486,6 @@ class TestBoard:
     def test_held_by_follows_every_wait(self):
         """Whoever waits for a waiter is held by the same root."""
         board = lay_out(hung(), Liveness())
-        waits = follow(board, np.zeros(4, dtype=bool), 0)
+        waits = follow(board, np.zeros(4, dtype=bool), np.zeros(4, dtype=bool), 0)
         assert waits.held_by([2]).tolist() == [True, True, False, True]
         assert not waits.cycles().any()

@@ -10,7 +10,8 @@ from argosy.health.locate import locate
 
 
 class TestSimulated:
-    @settings(max_examples=40)
+    @pytest.mark.slow
+    @settings(max_examples=60)
     @given(data=st.data())
     def test_a_fault_at_any_place_is_named(self, benchmark_locate, data):
         """In a job of any shape, each kind of fault leads to its culprit and to nothing else."""

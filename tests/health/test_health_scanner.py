@@ -80,13 +80,13 @@ class TestMayMatch:
 
 class TestDullLines:
     def test_lines_that_differ_in_digits_alone_are_tried_once(self) -> None:
-        """What matched nothing is not tried again with other numbers, unless a pattern asks for certain digits."""
+        """What matched nothing is not tried again with other numbers, unless a literal or pattern asks for them."""
         scanner = Scanner([make_signature("any", r"Xid \d{2}!", "Xid"), make_signature("code", "Xid 79", "79")])
         block = b"step 10 Xid\nstep 11 Xid\nstep 79 Xid\nstep 12 Xid 13!\n"
         first, *rest = scanner.hits(block)
         scanner.note_dull(first)
         assert len(rest) == 3
-        assert [hit.line for hit in scanner.hits(block)] == [b"step 12 Xid 13!"]
+        assert [hit.line for hit in scanner.hits(block)] == [b"step 79 Xid", b"step 12 Xid 13!"]
 
     def test_patterns_that_ask_for_digits_are_tried(self) -> None:
         """A line whose shape was dull may still match a pattern that names a number."""
@@ -94,6 +94,13 @@ class TestDullLines:
         (hit,) = scanner.hits(b"Xid 45")
         scanner.note_dull(hit)
         assert [hit.candidates for hit in scanner.hits(b"Xid 79")] == [(0, 1)]
+
+    def test_literals_with_digits_are_seen(self) -> None:
+        """A line whose shape was dull may hold a literal that the first of its shape did not."""
+        scanner = Scanner([make_signature("any", "x ready", "ready"), make_signature("code", r"Error \d+: not", "802")])
+        (hit,) = scanner.hits(b"Error 500: not ready")
+        scanner.note_dull(hit)
+        assert [hit.candidates for hit in scanner.hits(b"Error 501: not ready\nError 802: not ready")] == [(1,)]
 
     @given(st.lists(st.sampled_from(["Xid 5: 1", "Xid (PCI:0): 7", "Xid (PCI:0): x", "CUDA out of memory 3", "a"])))
     def test_it_changes_nothing_that_is_found(self, lines: list[str]) -> None:

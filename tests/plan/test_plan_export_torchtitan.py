@@ -100,6 +100,7 @@ class TestRefusals:
         [
             ({"tp": [2, 4]}, {}, "stages have TP 2 and TP 4"),
             ({"tp": 16}, {}, "TP 16 on num_key_value_heads 8"),
+            ({"microbatches": 5}, {"schedule": "zero-bubble"}, "zero-bubble with 5 micro-batches through 2 stages"),
             ({"recompute": "selective"}, {}, "recompute of attention's scores alone"),
             ({"recompute": "full", "recompute_layers": 3}, {}, "recompute in 6 of 32 layers"),
             ({}, {"reduce_dtype": "bf16"}, "gradients summed in bf16"),

@@ -13,7 +13,7 @@ from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.templates import make_template
 from argosy.plan.planner import plan_job
 from argosy.plan.search.drafts import make_draft, sketch
-from argosy.plan.search.least import least_step_ms
+from argosy.plan.search.least import Caps, least_step_ms
 from argosy.plan.timing.timeline import steady
 
 FREEDOM = Freedom(sizes=(1, 2), recomputes=("none", "full"))
@@ -91,6 +91,32 @@ class TestBound:
         setting, chips = build.setting(), build.chip_class(tflops=0.001)
         few, many = (least_step_ms(setting, [Part(chip_class=chips, chips=n)], 1, FREEDOM) for n in (64, 4096))
         assert few == many > 0
+
+    def test_few_sequences(self, build: Any) -> None:
+        """Where chips are many, what a sequence is under way for and what it costs are bound together: TP is dear."""
+        setting, chips = build.setting(), build.chip_class(tflops=0.001)
+        apart = [least_step_ms(setting, [Part(chip_class=chips, chips=n)], 64, FREEDOM) for n in (32, 64, 128, 4096)]
+        assert apart == sorted(apart, reverse=True)
+        assert apart[1] > apart[0] / 2 * (1 - 1e-6)
+        assert apart[3] == least_step_ms(setting, [Part(chip_class=chips, chips=8192)], 64, FREEDOM)
+
+    def test_caps(self, build: Any) -> None:
+        """A job that may have four of eight chips, or the power of four, is bound as by four."""
+        setting, chips = build.setting(), build.chip_class(tflops=0.001)
+        chips = replace(chips, chip=replace(chips.chip, tdp_w=500.0))
+        four, eight = ([Part(chip_class=chips, chips=n)] for n in (4, 8))
+        alone = least_step_ms(setting, four, 64, FREEDOM)
+        assert least_step_ms(setting, eight, 64, FREEDOM, Caps(chips=4)) == pytest.approx(alone)
+        assert least_step_ms(setting, eight, 64, FREEDOM, Caps(power_kw=2.0)) == pytest.approx(alone)
+
+    def test_over_all_chips(self, build: Any) -> None:
+        """Every option's gap is against what all chips of the job could do, also that of one on a part of them."""
+        classes = [build.chip_class("north/fast", 0.004), build.chip_class("north/slow", 0.001)]
+        plans = plan_job(build.job(global_batch_size=24), build.shape(), classes, ())
+        told = [plan.prediction for plan in plans if plan.prediction]
+        least = [one.step_ms / (1 + (one.gap or 0.0)) for one in told]
+        assert len(plans) > 1
+        assert max(least) == pytest.approx(min(least))
 
 
 class TestFamilies:

@@ -56,9 +56,7 @@ class TestNeed:
         alone = [least_gb(search, [part], 8) for part in parts]
         together = least_gb(search, parts, 8)
         assert together < min(alone)
-        with pytest.raises(
-            NeverFitsError, match=rf"the best split needs {together:.4g} GB .*fast has .* and other has"
-        ):
+        with pytest.raises(NeverFitsError, match=rf"the best split needs {together:.4g} GB .*fast has .*, other has"):
             plan_job(build.job(), build.shape(), [part.chip_class for part in parts], [])
 
     def test_what_the_job_fixes_is_told(self, build: Any) -> None:

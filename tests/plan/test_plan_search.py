@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from argosy.plan.costs.program import MEGATRON_CORE
+from argosy.plan.costs.program import MEGATRON_CORE, program_for
 from argosy.plan.forms import FORMS
 from argosy.plan.pipelines.grid import spread, tp_degrees
 from argosy.plan.search.offers import class_sets
@@ -33,11 +33,10 @@ class TestTp:
     def test_other_frameworks(self, build: Any) -> None:
         """Megatron Core pads the vocabulary and copies keys; of its kin torchtitan does neither, FlagScale pads."""
         wide = [build.chip_class(chips_per_node=8)]
-        setting = replace(build.setting(vocab_size=255), program=MEGATRON_CORE)
-        assert tp_degrees(setting, wide) == [1, 2, 4]
-        assert tp_degrees(setting, wide, FORMS["megatron"]) == [1, 2, 4]
-        assert tp_degrees(setting, wide, FORMS["flagscale"]) == [1, 2]
-        assert tp_degrees(setting, wide, FORMS["torchtitan"]) == [1]
+        expected = {"": [1, 2, 4], "megatron": [1, 2, 4], "flagscale": [1, 2], "torchtitan": [1]}
+        for name, degrees in expected.items():
+            program = program_for("bf16", own=False, form=FORMS.get(name))
+            assert tp_degrees(replace(build.setting(vocab_size=255), program=program), wide) == degrees
 
     def test_sequences_are_cut_too(self, build: Any) -> None:
         """Where norms are cut along the sequence, TP divides that as well."""

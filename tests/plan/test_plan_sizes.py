@@ -8,7 +8,7 @@ import pytest
 
 from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.contracts.job import ChipsSpec
-from argosy.plan.search.sizes import class_sets, ladder, nodes_used, packed_nodes, sized_plans
+from argosy.plan.search.sizes import ladder, nodes_used, offered_sets, packed_nodes, sized_plans
 
 
 class TestLadder:
@@ -27,13 +27,13 @@ class TestSets:
     def test_alone_paired_and_all(self, build: Any) -> None:
         """Of three classes each alone, each pair and all are tried."""
         classes = [build.chip_class(name) for name in ("north/a", "north/b", "south/c")]
-        names = [tuple(c.name for c in members) for members in class_sets(classes)]
+        names = [tuple(c.name for c in members) for members in offered_sets(classes)]
         assert Counter(map(len, names)) == {1: 3, 2: 3, 3: 1}
 
     def test_many_classes(self, build: Any) -> None:
         """Of many classes there are no pairs, but each site's and all."""
         classes = [build.chip_class(f"{site}/{chip}") for site in ("north", "south") for chip in "abc"]
-        assert Counter(map(len, class_sets(classes))) == {1: 6, 3: 2, 6: 1}
+        assert Counter(map(len, offered_sets(classes))) == {1: 6, 3: 2, 6: 1}
 
 
 class TestNodes:

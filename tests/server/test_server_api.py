@@ -2,12 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from argosy.contracts.talk import StartRun
+from argosy.server.api.limits import Limits
 from support.serving import FakeAgent, fleet_of, ground, served, wait, work_until
 
+pytestmark = pytest.mark.slow
 BAD = {"Authorization": "Bearer argosy-user-nothing"}
 
 
@@ -280,7 +283,8 @@ class TestRefusals:
                 job = await service.submit()
                 made = (await service.http.post("/v1/tokens", json={"owner": "mary"})).json()
                 async with service.as_user(made["secret"]) as mary:
-                    assert (await mary.get(f"/v1/jobs/{job['id']}")).status_code == 200
+                    shown = await mary.get(f"/v1/jobs/{job['id']}")
+                    assert (shown.status_code, shown.json()["document"]) == (200, "")
                     refused = await mary.post(f"/v1/jobs/{job['id']}/cancel")
                     assert refused.status_code == 403
                     assert refused.json()["detail"] == f"{job['id']} is root's job, not mary's"
@@ -364,6 +368,46 @@ class TestRefusals:
                 assert (await agent.post("/agent/v1/talk", b"nonsense")).status_code == 422
 
         wait(story())
+
+    def test_a_full_disk_is_told_and_loses_nothing(self, tmp_path: Path) -> None:
+        """Nothing is acknowledged while the store can't be written; afterwards all is as it was, and it goes on."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                before = await service.submit()
+                writer = service.whole.service.store._writer
+                (pages,) = writer.execute("PRAGMA page_count").fetchone()
+                writer.execute(f"PRAGMA max_page_count = {pages}")
+                body = {"document": "kind: run\ncommand: x\n# " + "y" * 100_000}
+                refused = await service.http.post("/v1/jobs", json=body)
+                assert refused.status_code == 503
+                assert refused.headers["retry-after"] == "2"
+                assert refused.json()["detail"].endswith("free space on its disk")
+                assert [job["id"] for job in (await service.http.get("/v1/jobs")).json()["jobs"]] == [before["id"]]
+                writer.execute("PRAGMA max_page_count = 1000000")
+                assert (await service.http.post("/v1/jobs", json=body)).status_code == 201
+
+        wait(story())
+
+
+class TestSlowClients:
+    def test_a_body_that_does_not_come_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After the wait for its next piece the request is answered with 408."""
+        monkeypatch.setattr("argosy.server.api.limits.CHUNK_S", 0.01)
+        sent: list[Any] = []
+
+        async def app(_scope: Any, receive: Any, send: Any) -> None:
+            if (await receive())["type"] != "http.disconnect":
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        async def never() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        wait(Limits(app, ())({"type": "http", "path": "/v1/jobs", "headers": []}, never, send))
+        assert sent[0]["status"] == 408
 
 
 class TestRestart:

@@ -56,7 +56,8 @@ def ground(nodes: int = 2, chips: int = 2) -> Ground:
     """Make a fleet of like nodes `north-1`, ..."""
     name = "north/chip-a"
     chip_class = ChipClass(name=name, site="north", chip=CHIP, chips_per_node=chips, nodes=nodes, nic_gbps=25.0)
-    made = tuple(Node(name=f"north-{n + 1}", site="north", chip_class=name, chips=chips) for n in range(nodes))
+    names = [f"north-{n + 1}" for n in range(nodes)]
+    made = {each: Node(name=each, site="north", chip_class=name, chips=chips) for each in names}
     return Ground(fleet="test", classes=(chip_class,), nodes=made, long_links=(), chips={"chip-a": CHIP})
 
 

@@ -1,5 +1,6 @@
 """Builders for what diagnosis works with: signatures, and sightings from texts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from argosy.health.intake import Taken, take_in
@@ -22,10 +23,15 @@ WATCHDOG = make_signature(
 SIGNATURES = (XID, OUT_OF_MEMORY, WATCHDOG)
 
 
-def taken(*logs: tuple[str, str | bytes], **options: Any) -> Taken:
-    """Take logs in by the signatures above: names and what is in them."""
+def taken_by(signatures: Sequence[Signature], *logs: tuple[str, str | bytes], **options: Any) -> Taken:
+    """Take logs in: names and what is in them."""
     data = [(name, text.encode() if isinstance(text, str) else text) for name, text in logs]
-    return take_in(data, Scanner(SIGNATURES), **options)
+    return take_in(data, Scanner(signatures), **options)
+
+
+def taken(*logs: tuple[str, str | bytes], **options: Any) -> Taken:
+    """Take logs in by the signatures above."""
+    return taken_by(SIGNATURES, *logs, **options)
 
 
 def seen(text: str | bytes, name: str = "log.txt") -> Sighting:

@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -22,13 +21,14 @@ from argosy.contracts.talk import (
     write_word,
 )
 
-PATIENCE_S = 30.0
+PATIENCE_S, LOOK_S = 30.0, 0.01
 
 
 class TalkServer:
     """What agents told, and what they are to be told.
 
-    orders: by node, repeated in every answer until they are replaced. An agent's key is its node's name.
+    orders: by node, repeated in every answer until they are replaced. An agent's key is its node's name and a number.
+    unknown_keys: are refused.
     """
 
     def __init__(self, port: int = 0, *, lease_s: float = 30.0) -> None:
@@ -37,7 +37,7 @@ class TalkServer:
         self.bundles: dict[str, bytes] = {}
         self.lease_s, self.acknowledges, self.status = lease_s, True, 200
         self.changed = threading.Condition()
-        self.connections = []
+        self.connections, self.unknown_keys = [], set()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,7 +49,11 @@ class TalkServer:
 
             def do_POST(self) -> None:
                 data = self.rfile.read(int(self.headers["Content-Length"]))
-                self.reply(outer.status, outer.answer(self.path, data, self.headers.get("Authorization", "")))
+                key = self.headers.get("Authorization", "").removeprefix("Bearer ")
+                if self.path != JOIN_PATH and key in outer.unknown_keys:
+                    self.reply(401, b"no such key")
+                else:
+                    self.reply(outer.status, outer.answer(self.path, data, key))
 
             def do_GET(self) -> None:
                 data = outer.bundles.get(self.path.removeprefix(BUNDLE_PATH))
@@ -87,8 +91,9 @@ class TalkServer:
         if path == JOIN_PATH:
             self.joins.append(read_word(data, JoinAsk))
             node = self.joins[-1].node or "n1"
-            return write_word(JoinAnswer(node=node, key=node))
-        talk, node = read_word(data, Talk), key.removeprefix("Bearer ")
+            key = f"{node}/{len(self.joins)}"
+            return write_word(JoinAnswer(node=node, key=key))
+        talk, node = read_word(data, Talk), key.partition("/")[0]
         with self.changed:
             self.talks.append((talk, node))
             self.reports |= {(node, talk.session, report.number): report for report in talk.reports}
@@ -147,10 +152,10 @@ def start_run(
 
 
 def until(test: Callable[[], object], what: str = "that", patience_s: float = PATIENCE_S) -> object:
-    """Wait until something is true."""
-    deadline_s = time.monotonic() + patience_s
-    while not (found := test()):
-        if time.monotonic() > deadline_s:
-            raise AssertionError(f"{what} did not come within {patience_s:g} s")
-        time.sleep(0.01)
-    return found
+    """Wait until something is true that another process does, which tells nobody: look again and again."""
+    pause = threading.Event()
+    for _ in range(int(patience_s / LOOK_S)):
+        if found := test():
+            return found
+        pause.wait(LOOK_S)
+    raise AssertionError(f"{what} did not come within {patience_s:g} s")

@@ -4,6 +4,7 @@ Knows nothing of frameworks; the environment it gives is that of `agent.environm
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,13 +14,15 @@ from argosy.agent.bundles import unpack
 from argosy.agent.crew import Crew
 from argosy.agent.environment import rank_environment
 from argosy.agent.folder import AttemptFolder, Task
-from argosy.agent.ports import free_port
+from argosy.agent.host import free_port, gloo_environment
 from argosy.agent.processes import descendants, die_with_parent, end_descendants, signal_group
 from argosy.contracts.errors import BadInputError, InfrastructureError, UserCodeError
 from argosy.contracts.talk import HeldRank, Meeting, StartRun
 
-TAIL_BYTES = 2000
+TAIL_BYTES = 32_000
 TAIL_LINES = 4
+ERROR_LINE = re.compile(r"^[\w.]*(?:Error|Exception)\w*: \S.*$", re.MULTILINE)
+"""How Python and many others say in one line why they end."""
 SHELL = "/bin/sh"
 
 
@@ -125,15 +128,17 @@ class CommandCrew(Crew):
             raise InfrastructureError("ranks were started before it was known where they meet")
         # Programs of the agent's own Python, such as torchrun, are found after all others.
         path = os.pathsep.join(filter(None, (os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent))))
-        base, folder = {**os.environ, "PATH": path}, str(self.folder.path)
+        base = {**gloo_environment(self.task.address), **os.environ, "PATH": path}
+        folder = str(self.folder.path)
         return rank_environment(base, self._order, meeting, local_rank, node=self.task.node, folder=folder)
 
     def _last_lines(self, number: int) -> str:
-        """Give the end of a rank's log, which mostly says why it left."""
+        """Give the last error that a rank's log names, else its last lines."""
         try:
             with self.folder.log(number).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-                lines = log.read().decode(errors="replace").strip().splitlines()
+                text = log.read().decode(errors="replace").strip()
         except OSError:
             return ""
-        return "\n".join(lines[-TAIL_LINES:])
+        errors = ERROR_LINE.findall(text)
+        return errors[-1] if errors else "\n".join(text.splitlines()[-TAIL_LINES:])

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from argosy.contracts.talk import Held, StartRun, StartTrain
 
 ATTEMPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 LEASE_BYTES = 24
+SECOND_US = 1_000_000
 
 _LOCK = "hhqqi0q"  # struct flock of Linux on 64-bit machines
 
@@ -42,6 +44,14 @@ class StopWish(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     grace_s: float
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runner says of itself. output_us, mark_us: Held.quiet_s and unmarked_s as times; 0 where nobody asks."""
+
+    held: Held
+    output_us: int = 0
+    mark_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +98,23 @@ class AttemptFolder:
         except (OSError, msgspec.MsgspecError) as error:
             raise InfrastructureError(f"no task to be read in {self.path}: {error}") from error
 
-    def publish(self, held: Held) -> None:
+    def publish(self, standing: Standing) -> None:
         """Write how things stand. Raises OSError."""
-        write_whole(self.path / "held", msgspec.msgpack.encode(held))
+        write_whole(self.path / "held", msgspec.msgpack.encode(standing))
 
     def held(self) -> Held | None:
-        """Read how things stand; None before a runner said anything."""
+        """Read how things stand now; None before a runner said anything."""
         try:
-            return msgspec.msgpack.decode((self.path / "held").read_bytes(), type=Held)
+            standing = msgspec.msgpack.decode((self.path / "held").read_bytes(), type=Standing)
         except (OSError, msgspec.MsgspecError):
             return None
+        now_us = time.time_ns() // 1000
+        output_us, mark_us = standing.output_us, standing.mark_us
+        return msgspec.structs.replace(
+            standing.held,
+            quiet_s=max(0, now_us - output_us) // SECOND_US if output_us else 0.0,
+            unmarked_s=max(0, now_us - mark_us) // SECOND_US if mark_us else None,
+        )
 
     def wish_stop(self, wish: StopWish) -> None:
         """Ask the runner to end. Raises OSError."""

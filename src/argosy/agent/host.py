@@ -1,7 +1,8 @@
-"""What an agent can tell of its host by itself: which boot this is, name, cores, memory, address towards a server."""
+"""What an agent can tell of its host by itself: which boot this is, name, cores, memory, addresses and free ports."""
 
 import os
 import platform
+import random
 import socket
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import psutil
 from argosy.agent.http import parse_server
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.talk import HostFacts
+
+LOWEST, HIGHEST = 10_000, 65_535
+TRIES = 200
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def host_facts(facts: HostFacts | None = None, *, server: str, address: str = "") -> HostFacts:
@@ -48,6 +53,48 @@ def own_address(server: str) -> str:
             return str(probe.getsockname()[0])
     except OSError as error:
         raise InfrastructureError(f"no way to {server}: {error.strerror or error}") from error
+
+
+def interface_of(address: str) -> str:
+    """Name the network interface that has an address; empty where none has."""
+    return next((name for name, found in psutil.net_if_addrs().items() for one in found if one.address == address), "")
+
+
+def gloo_environment(address: str) -> dict[str, str]:
+    """Have gloo use the interface of this address.
+
+    Left to itself it takes the address that the host's own name stands for, which often is 127.0.0.1 or 127.0.1.1.
+    """
+    name = interface_of(address)
+    return {"GLOO_SOCKET_IFNAME": name} if name else {}
+
+
+def free_port(host: str) -> int:
+    """Find a port of an address on which nobody listens. Raises InfrastructureError where the address is not ours.
+
+    It lies outside the range from which the kernel serves outgoing connections, so that none of those takes it before
+    its owner listens.
+    """
+    low, high = ephemeral_range()
+    choices = [port for port in range(LOWEST, HIGHEST) if not low <= port <= high] or list(range(LOWEST, HIGHEST))
+    reason = ""
+    for port in random.sample(choices, min(TRIES, len(choices))):
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            try:
+                probe.bind((host, port))
+                return port
+            except OSError as error:
+                reason = error.strerror or str(error)
+    raise InfrastructureError(f"no port of {host} can be had: {reason}; `--address` names this host's own address")
+
+
+def ephemeral_range() -> tuple[int, int]:
+    """Read from which ports the kernel serves outgoing connections (Linux; elsewhere its usual range)."""
+    try:
+        low, high = _RANGE.read_text(encoding="ascii").split()
+        return int(low), int(high)
+    except (OSError, ValueError):
+        return 32_768, 60_999
 
 
 def _cores() -> int:

@@ -15,13 +15,23 @@ AGAIN_S = 1.0
 SERVER_ERRORS = 500
 
 
-def join(server: str, state: Path, facts: HostFacts, *, token: str, node: str, patience_s: float) -> Identity:
+def join(
+    server: str,
+    state: Path,
+    facts: HostFacts,
+    *,
+    token: str,
+    node: str,
+    patience_s: float,
+    refused_key: str = "",
+) -> Identity:
     """Give this agent's name and key at a server, joining it unless it did before.
 
-    Raises BadInputError without key and token, InfrastructureError when the server refuses or isn't there.
+    refused_key: one that the server doesn't know any more. Raises BadInputError without key and token,
+    InfrastructureError when the server refuses or isn't there.
     """
     identity = read_identity(state)
-    if identity.key and identity.server == server:
+    if identity.key not in ("", refused_key) and identity.server == server:
         return identity
     if not token:
         raise BadInputError(f"this agent has no key of {server} yet; join it with --token TOKEN")

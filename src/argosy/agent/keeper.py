@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.agent.folder import AttemptFolder, StopWish, Task, attempt_path, write_whole
+from argosy.agent.folder import AttemptFolder, Standing, StopWish, Task, attempt_path, write_whole
 from argosy.agent.outgoing import Outgoing
 from argosy.agent.processes import end_left
 from argosy.agent.readlog import read_log
@@ -237,7 +237,7 @@ class Keeper:
             return before  # something can't be killed yet; the next look tries again
         held = msgspec.structs.replace(before, state=ENDED, blame=INFRASTRUCTURE, text=KILLED)
         with contextlib.suppress(OSError):
-            folder.publish(held)
+            folder.publish(Standing(held=held))
         return held
 
     def _close(self, holding: Holding) -> None:

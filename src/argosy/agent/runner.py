@@ -19,7 +19,7 @@ import msgspec
 
 from argosy.agent.crew import Crew
 from argosy.agent.crews import make_crew
-from argosy.agent.folder import AttemptFolder, Lease, StopWish, Task, take_lock
+from argosy.agent.folder import AttemptFolder, Lease, Standing, StopWish, Task, take_lock
 from argosy.agent.logwatch import LogWatch
 from argosy.agent.processes import adopt_orphans, end_descendants
 from argosy.contracts.blame import INFRASTRUCTURE, blame_of
@@ -43,7 +43,7 @@ class Runner:
         self._folder, self._task, self._crew = folder, task, crew
         self._lease = Lease(Path(task.state) / "lease")
         self._held = Held(attempt=task.order.attempt, generation=task.order.generation, state=STARTING)
-        self._published: Held | None = None
+        self._published: Standing | None = None
         self._published_s = 0.0
         self._watch: LogWatch | None = None
         self._stopping = self._parked = False
@@ -170,9 +170,12 @@ class Runner:
         self._crew.explain()
         deadline_s = time.monotonic() + LAST_WORDS_S
         self._publish(state)
-        while (self._published is None or self._published.state != state) and time.monotonic() < deadline_s:
+        while not self._told(state) and self._folder.path.exists() and time.monotonic() < deadline_s:
             time.sleep(PUBLISH_S)
             self._publish(state)
+
+    def _told(self, state: str) -> bool:
+        return self._published is not None and self._published.held.state == state
 
     def _fail(self, error: BaseException) -> None:
         self._blame, self._text = blame_of(error), str(error)[:TEXT_CHARACTERS_MAX]
@@ -194,20 +197,19 @@ class Runner:
         )
         if steady == self._held and self._published and now_s < self._published_s + PUBLISH_S:
             return
-        held = msgspec.structs.replace(
-            steady,
-            step=self._crew.step,
-            output_us=watch.output_us if watch else 0,
-            mark_us=watch.mark_us if watch else 0,
+        standing = Standing(
+            held=msgspec.structs.replace(steady, step=self._crew.step),
+            output_us=watch.output_us if watch and watch.hang.no_output_for_s is not None else 0,
+            mark_us=watch.mark_us if watch and watch.hang.no_step_for_s is not None else 0,
         )
-        if held == self._published:
+        if standing == self._published:
             return
         try:
-            self._folder.publish(held)
+            self._folder.publish(standing)
         except OSError as error:
             sys.stderr.write(f"can't write how things stand: {error}\n")
             return
-        self._held, self._published, self._published_s = steady, held, now_s
+        self._held, self._published, self._published_s = steady, standing, now_s
         poke(Path(self._task.state))
 
 

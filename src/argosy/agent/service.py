@@ -12,7 +12,7 @@ import secrets
 import select
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -39,8 +39,8 @@ class AgentOptions:
     """How an agent is started.
 
     server: URL. token: to join by; empty: it joined before. node: the name it wishes for. state: its own folder.
-    fork_folder: of the fork server, which agents of one host may share. warm: keep one loaded before it is needed.
-    join_s: how long it tries to join.
+    fork_folder, fork_environment: of the fork server, which agents of one host may share. warm: keep one loaded before
+    it is needed. join_s: how long it tries to join.
     """
 
     server: str
@@ -49,6 +49,7 @@ class AgentOptions:
     fork_folder: Path
     token: str = ""
     node: str = ""
+    fork_environment: dict[str, str] = field(default_factory=dict)
     warm: bool = True
     join_s: float = JOIN_S
 
@@ -65,15 +66,8 @@ class Service:
             raise BadInputError(f"another agent uses {self._state}; give each its own by --state")
         self._wake_path = self._state / "wake"
         self._wake = _open_wake(self._wake_path)
-        self.identity = join(
-            options.server,
-            self._state,
-            options.facts,
-            token=options.token,
-            node=options.node,
-            patience_s=options.join_s,
-        )
-        self._warm = WarmServer(options.fork_folder)
+        self._join(options.join_s)
+        self._warm = WarmServer(options.fork_folder, options.fork_environment)
         self._outgoing = Outgoing()
         self._lease = Lease(self._state / "lease")
         place = Place(
@@ -84,14 +78,7 @@ class Service:
             fork_folder=options.fork_folder,
         )
         self._keeper = Keeper(place, self._outgoing)
-        self._voice = Voice(
-            server=options.server,
-            key=self.identity.key,
-            session=secrets.token_hex(8),
-            facts=options.facts,
-            extend=self._lease.extend,
-            wake=lambda: _poke(self._wake),
-        )
+        self._voice = self._new_voice()
         self._reports_max = 1000
         self._told: Picture | None = None
         self._warm_at_s = 0.0
@@ -105,6 +92,7 @@ class Service:
         self._voice.start()
         try:
             while not self._over:
+                self._keep_key()
                 self._keep_warm()
                 self._rest()
                 answered = self._take_answers()
@@ -162,6 +150,45 @@ class Service:
         self._voice.set(picture, news=news)
         self._told = picture
 
+    def _join(self, patience_s: float, refused_key: str = "") -> None:
+        options = self._options
+        self.identity = join(
+            options.server,
+            self._state,
+            options.facts,
+            token=options.token,
+            node=options.node,
+            patience_s=patience_s,
+            refused_key=refused_key,
+        )
+
+    def _new_voice(self) -> Voice:
+        return Voice(
+            server=self._options.server,
+            key=self.identity.key,
+            session=secrets.token_hex(8),
+            facts=self._options.facts,
+            extend=self._lease.extend,
+            wake=lambda: _poke(self._wake),
+        )
+
+    def _keep_key(self) -> None:
+        """Join again, where a token is at hand, when the server doesn't know the key any more."""
+        if not self._voice.key_refused or not self._options.token:
+            return
+        self._voice.key_refused = False
+        try:
+            self._join(0.0, self.identity.key)
+        except ArgosyError as error:
+            LOG.warning("the server knows neither this agent's key nor its token: %s", error)
+            return
+        LOG.info("joined again as node %s", self.identity.node)
+        self._voice.over.set()
+        self._voice.news.set()
+        self._voice, self._told = self._new_voice(), None
+        self._look()
+        self._voice.start()
+
     def _keep_warm(self) -> None:
         """Have a fork server loaded, and another when it died."""
         now_s = time.monotonic()
@@ -192,7 +219,9 @@ def _poke(descriptor: int) -> None:
 def _bare(held: tuple[object, ...]) -> tuple[object, ...]:
     """Leave out what changes all the time and may wait for the next talk."""
     return tuple(
-        msgspec.structs.replace(one, output_us=0, mark_us=0, step=None) if isinstance(one, msgspec.Struct) else one
+        msgspec.structs.replace(one, quiet_s=0.0, unmarked_s=None, step=None)
+        if isinstance(one, msgspec.Struct)
+        else one
         for one in held
     )
 

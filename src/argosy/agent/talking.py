@@ -23,6 +23,7 @@ REPLY_S = 10.0
 """How long an answer may take beyond what it was allowed to be held back."""
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
 REFUSED_S = 5.0
+UNAUTHORIZED = 401
 REPEAT_S = 0.5
 """How long to wait when the same orders come again."""
 GATHER_S = 0.02
@@ -44,7 +45,8 @@ class Picture:
 class Voice:
     """What both threads share.
 
-    session: of this process. extend: lets the lease end at a time. wake: the agent's own thread.
+    session: of this process. extend: lets the lease end at a time. wake: the agent's own thread. key_refused: the
+    server doesn't know the key.
     """
 
     server: str
@@ -59,6 +61,7 @@ class Voice:
     taken: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
     refusal: str = ""
+    key_refused: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _number: int = 0
     _failures: int = 0
@@ -141,6 +144,9 @@ class Voice:
 
     def _failed(self, error: Exception) -> None:
         refused = isinstance(error, RefusedError)
+        if isinstance(error, RefusedError) and error.status == UNAUTHORIZED:
+            self.key_refused = True
+            self.wake()
         text = str(error)
         if text != self.refusal:
             LOG.warning("%s", text)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -88,10 +89,11 @@ def _failure(folder: Path) -> str:
 
 
 class WarmServer:
-    """A process's hold on the fork server of a folder."""
+    """A process's hold on the fork server of a folder. environment: what it is started with besides this process's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self._environment = dict(environment or {})
         self._hold: int | None = None
 
     def ensure(self) -> None:
@@ -134,7 +136,7 @@ class WarmServer:
         os.mkfifo(life, 0o600)
         reader = os.open(life, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         # numpy starts threads when loaded; forking wants none
-        environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
+        environment = {"OPENBLAS_NUM_THREADS": "1", **self._environment, **os.environ}
         command = [sys.executable, "-P", "-m", FORK_SERVER_MODULE, str(fork_socket(self.folder)), "--linger"]
         try:
             with (self.folder / "said").open("wb") as said, (self.folder / "log").open("ab") as log:

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from argosy import __version__
-from argosy.agent.host import host_facts
+from argosy.agent.host import gloo_environment, host_facts
 from argosy.agent.service import AgentOptions, Service
 from argosy.agent.warm import can_train, default_folder
 from argosy.contracts.errors import BadInputError
@@ -51,6 +51,7 @@ def command(
             state=state or default_state(),
             facts=facts,
             fork_folder=fork_folder or default_folder(),
+            fork_environment=gloo_environment(facts.address),
             token=token or os.environ.get(TOKEN_VARIABLE, ""),
             node=node,
             warm=warm and can_train(),

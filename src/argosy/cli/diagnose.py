@@ -28,17 +28,19 @@ def command(
     ],
     patterns: Annotated[
         list[Path] | None,
-        typer.Option("--patterns", metavar="FILE", help="A file of your own signatures; see docs/diagnose.md."),
+        typer.Option(
+            "--patterns", metavar="FILE", help="A file of your own signatures; see docs/diagnose-signatures.md."
+        ),
     ] = None,
-    timezone: Annotated[str, typer.Option(help="Zone of times that name none, such as +08:00.")] = "UTC",
+    timezone: Annotated[str, typer.Option(help="Zone of times that name none, such as +08:00.")] = "",
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help=f"Leave with {FOUND_CODE} when something broke.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Say what broke a job: what, who, who only suffered, how that is known, and what to do."""
-    zone_minutes = read_zone(timezone)
-    hint = "write one as docs/diagnose.md shows"
+    zone_minutes = read_zone(timezone) if timezone else None
+    hint = "write one as docs/diagnose-signatures.md shows"
     book = load_book({str(path): read_text(path, "file of patterns", hint) for path in patterns or ()})
     files = take_files(paths, book.signatures, zone_minutes)
     incidents = judge(files.taken.sightings, findings_of_dumps(files.dumps), book)
@@ -65,7 +67,7 @@ def notes_of(files: Files) -> list[str]:
     if files.reading.skipped:
         notes.append(f"{counted(files.reading.skipped, 'file')} of other kinds left out; name one to have it read")
     if files.taken.dropped:
-        notes.append(f"{counted(files.taken.dropped, 'line')} that say the same as others not kept")
+        notes.append(f"{counted(files.taken.dropped, 'line')} beyond what is kept of one kind were not judged")
     return notes
 
 

@@ -5,19 +5,22 @@ Opens and counts; judging is the room `health`.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from argosy.cli.diagnose_files import Log, Reading, find_files, read_logs
 from argosy.cli.waiting import Waiting
 from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.health.dumps import Dump, kind_of, read_dump
 from argosy.health.intake import Intake, Keeper, Taken
+from argosy.health.origins import origin_of_path
 from argosy.health.scanner import Scanner
 from argosy.health.signature import Signature
 
 # A dump is read whole: a flight recorder of 2,000 entries with stacks has some tens of megabytes.
 DUMP_BYTES_MAX = 1 << 29
 MEGABYTE = 1_000_000
+STACKS_BYTES_MAX = 1 << 18
+_TIMEOUT = re.compile(rb"^Timeout \(\d+:\d\d:\d\d[^)\n]*\)!\r?\n", re.MULTILINE)
 _ZONE = re.compile(r"(?:UTC|GMT)?(?:(?P<sign>[+-])(?P<hours>0?\d|1[0-4])(?::?(?P<minutes>[0-5]\d))?)?|Z")
 
 
@@ -32,8 +35,8 @@ class Files:
     lines: int
 
 
-def take_files(names: Sequence[str], signatures: Sequence[Signature], zone_minutes: int = 0) -> Files:
-    """Read files and folders. zone_minutes: of times that name no zone.
+def take_files(names: Sequence[str], signatures: Sequence[Signature], zone_minutes: int | None = None) -> Files:
+    """Read files and folders. zone_minutes: of times that name no zone, where that is told.
 
     Raises BadInputError for a name that isn't there, and where nothing can be read; what else is wrong is noted.
     """
@@ -51,11 +54,13 @@ def take_files(names: Sequence[str], signatures: Sequence[Signature], zone_minut
             if log.binary:
                 reading.note(f"{log.name}: holds no text and is no dump that is known; it was left out")
                 continue
-            intake = Intake(scanner, keeper, log.name)
+            intake, stacks = Intake(scanner, keeper, log.name), b""
             for block in log.blocks:
                 intake.feed(block)
+                stacks = _last_stacks(stacks, block)
                 waiting.progress = f" {reading.files:,} of {len(paths):,} files, {reading.read_bytes // MEGABYTE:,} MB"
             intake.close()
+            dumps += _stacks(log.name, stacks) if dump is None else []
             logs, lines = logs + 1, lines + intake.lines
         taken = keeper.settled(reading.newest_us, zone_minutes)
     if not logs and not dumps:
@@ -71,6 +76,23 @@ def read_zone(text: str) -> int:
         raise BadInputError(f"--timezone {text}: write hours and minutes east of UTC, such as +08:00, -05:30 or UTC")
     minutes = int(found["hours"] or 0) * 60 + int(found["minutes"] or 0)
     return -minutes if found["sign"] == "-" else minutes
+
+
+def _last_stacks(kept: bytes, block: bytes) -> bytes:
+    """Keep the last stacks that faulthandler wrote into a log because a program's own time-out passed."""
+    if b"Timeout (" in block:
+        found = list(_TIMEOUT.finditer(block))
+        kept, block = (b"", block[found[-1].end() :]) if found else (kept, block)
+    elif not kept:
+        return b""
+    return (kept + block[:STACKS_BYTES_MAX])[:STACKS_BYTES_MAX]
+
+
+def _stacks(name: str, data: bytes) -> list[Dump]:
+    """Read the stacks in a log whose name tells the rank."""
+    rank = origin_of_path(name).rank
+    dump = read_dump(name, data, data) if data and rank is not None and kind_of(data) == "stacks" else None
+    return [replace(dump, rank=rank)] if dump is not None else []
 
 
 def _dump(log: Log, reading: Reading) -> Dump | None:

@@ -15,6 +15,7 @@ from argosy.contracts.plain import plain_text
 from argosy.health.clocks import Offset
 
 EVIDENCE_MAX, SUFFERERS_MAX, OFFSETS_MAX = 12, 6, 6
+HEAD_CHARS, TAIL_CHARS = 150, 50
 DAY_US, QUARTER_US = 86_400_000_000, 900_000_000
 # Clocks drift by seconds; hours apart, to the second, they are of two time zones.
 ZONE_SLACK_US = 2_000_000
@@ -46,7 +47,7 @@ def print_incident(screen: Console, incident: Incident) -> None:
     times = evidence_times(shown)
     for index, (time, evidence) in enumerate(zip(times, shown, strict=True)):
         mark = "   <- first" if index == 0 and len(shown) > 1 else ""
-        table.add_row(f"  {time}", _text(evidence.source), _text(evidence.text + mark))
+        table.add_row(f"  {time}", _text(evidence.source), _text(clipped(evidence.text) + mark))
     if shown:
         screen.print(table)
     if len(incident.evidence) > EVIDENCE_MAX:
@@ -63,6 +64,11 @@ def print_notes(screen: Console, offsets: Sequence[Offset], notes: Sequence[str]
         screen.print()
     for line in lines:
         screen.print(_text(line), soft_wrap=True)
+
+
+def clipped(text: str) -> str:
+    """Leave the middle out of a text that is too long for a screen; --json has all of it."""
+    return text if len(text) <= HEAD_CHARS + TAIL_CHARS else f"{text[:HEAD_CHARS]} ... {text[-TAIL_CHARS:]}"
 
 
 def culprit_text(culprit: Culprit) -> str:
@@ -120,7 +126,7 @@ def _offset_text(offset: Offset) -> str:
     )
     known = f"from {offset.shared} that both saw, +-{offset.spread_us / 1e6:.3g} s"
     size = f"{size_us / 3.6e9:.4g} h (another time zone?)" if zone else f"{size_us / 1e6:,.3f} s"
-    return f"{offset.clock} is {size} {way} {offset.reference} ({known})"
+    return f"{offset.clock}: {size} {way} {offset.reference} ({known})"
 
 
 def _text(text: str) -> Text:

@@ -17,7 +17,7 @@ def idle_lines(inputs: Inputs, plans: Sequence[Plan]) -> list[str]:
     """Say which chips of a fleet the first plan leaves idle, and why; nothing if none."""
     shape = load_model(inputs.job, inputs.job_source)[0]
     own = plans[0].program == TRAINER_PROGRAM
-    search = make_search(inputs.job, shape, inputs.fleet.long_links, "", inputs.measured, runnable=own)
+    search = make_search(inputs.job, shape, inputs.fleet.long_links, "", measured=inputs.measured, runnable=own)
     batch = inputs.job.train.global_batch_size
     found = idle_classes(inputs.job, inputs.classes, plans, lambda one: holds_alone(search, one, batch))
     return [f"idle: {idle_text(one)}" for one in found]

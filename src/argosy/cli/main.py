@@ -31,6 +31,8 @@ from argosy.contracts.plain import plain_text
 BUG_CODE = 1
 # As a shell reports a process that SIGPIPE ended.
 BROKEN_PIPE_CODE = 141
+# What commands of the service load, and the extra `server` installs.
+SERVICE_NEEDS = ("fastapi", "httptools", "httpx", "starlette", "uvicorn", "uvloop")
 UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT)
 
 
@@ -79,6 +81,7 @@ COMMANDS: dict[str, Entry] = {
     "cordon": Entry(module="argosy.cli.cordon", attribute="command", help="Let nothing new start on nodes."),
     "drain": Entry(module="argosy.cli.drain", attribute="command", help="Empty nodes, by a deadline if one is given."),
     "uncordon": Entry(module="argosy.cli.uncordon", attribute="command", help="Let jobs start on nodes again."),
+    "retire": Entry(module="argosy.cli.retire", attribute="command", help="Strike nodes out for good."),
     "queues": Entry(module="argosy.cli.queues", attribute="command", help="List queues, or set the policy."),
     "events": Entry(module="argosy.cli.event_stream", attribute="command", help="Stream what happens."),
     "report": Entry(module="argosy.cli.report_hours", attribute="command", help="Count chip-hours by queue and user."),
@@ -141,7 +144,14 @@ def _tell_json(text: str, arguments: Sequence[str]) -> None:
 def load(name: str) -> Any:
     """Load a command by its name in the table."""
     entry = COMMANDS[name]
-    found = getattr(import_module(entry.module), entry.attribute)
+    try:
+        found = getattr(import_module(entry.module), entry.attribute)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in SERVICE_NEEDS:
+            raise
+        text = f"argosy {name} needs {missing}, which isn't installed: pip install 'argosy[server]'"
+        raise InfrastructureError(text) from error
     app = typer.Typer(add_completion=False)
     app.callback()(_unloaded)
     if isinstance(found, typer.Typer):

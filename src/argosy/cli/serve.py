@@ -14,6 +14,7 @@ from argosy.cli.up import (
     FleetOption,
     ListenOption,
     QueuesOption,
+    RetireOption,
     StateOption,
     read_address,
 )
@@ -32,6 +33,7 @@ def command(
     listen: ListenOption = LISTEN,
     catalogue: CatalogueOption = None,
     agents: AgentsOption = True,
+    retire_missing: RetireOption = False,
 ) -> None:
     """Run the service in the foreground until Ctrl-C; jobs go on after it."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -45,6 +47,7 @@ def command(
             ground=ground,
             skills=Skills(offerer=offer, config_of=config_of, warm=warm),
             policy=None if queues is None else read_rules(policy_text(queues), ground),
+            retire_missing=retire_missing,
             agents=here if agents else (),
             owner=os.environ.get(OWNER_VARIABLE) or getpass.getuser(),
             ready=lambda url: logging.getLogger("argosy.server").info("ready at %s", url),

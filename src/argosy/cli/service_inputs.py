@@ -23,10 +23,10 @@ def fleet_ground(fleet: Path | None, catalogue: Path | None) -> tuple[Ground, tu
     ground = Ground(
         fleet=read.name,
         classes=classes,
-        nodes=fleet_nodes(read),
+        nodes={node.name: node for node in fleet_nodes(read)},
         long_links=read.long_links,
         chips=dict(known.chips),
     )
     played = {each.name for each in classes if each.emulated}
-    here = tuple(node.name for node in ground.nodes if fleet is None or node.chip_class in played)
+    here = tuple(node.name for node in ground.nodes.values() if fleet is None or node.chip_class in played)
     return ground, here

@@ -85,5 +85,5 @@ def words_of(job: JobView) -> str:
     if job.state == "ended":
         return f"ended: {job.reason}"
     if job.attempt:
-        return f"{job.state} on {', '.join(job.nodes)}"
+        return f"starts on {', '.join(job.nodes)}"
     return f"waits: {job.why}; `argosy explain {job.id}` says why"

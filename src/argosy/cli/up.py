@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import psutil
 import typer
 
 from argosy.contracts.errors import BadInputError, InfrastructureError
@@ -27,6 +28,8 @@ AgentsOption = Annotated[
     bool, typer.Option("--agents/--no-agents", help="Run an agent here for each node of this machine.")
 ]
 
+RetireOption = Annotated[bool, typer.Option(help="Strike nodes out for good that the fleet file no longer has.")]
+
 
 def command(
     fleet: FleetOption = None,
@@ -35,6 +38,7 @@ def command(
     listen: ListenOption = LISTEN,
     catalogue: CatalogueOption = None,
     agents: AgentsOption = True,
+    retire_missing: RetireOption = False,
 ) -> None:
     """Begin the service: one process that takes jobs, and agents that run them. Needs no other server."""
     read_address(listen)
@@ -42,7 +46,7 @@ def command(
     arguments = ["--state", str(folder), "--listen", listen, "--agents" if agents else "--no-agents"]
     for name, path in (("--fleet", fleet), ("--queues", queues), ("--catalogue", catalogue)):
         arguments += [] if path is None else [name, str(path.absolute())]
-    begin(folder, arguments)
+    begin(folder, [*arguments, *(["--retire-missing"] if retire_missing else [])])
 
 
 def begin(folder: Path, arguments: list[str]) -> None:
@@ -81,11 +85,8 @@ def read_address(text: str) -> tuple[str, int]:
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process runs."""
+    """Say whether a process runs; one that ended and was not waited for does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
         return False
-    except PermissionError:
-        return True
-    return True

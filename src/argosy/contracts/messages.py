@@ -11,6 +11,9 @@ import msgspec
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
 
+LEFT_CODE = 143
+"""Exit code of a rank that saved and left because it was asked to (Launch.save_on_stop); a shell's for SIGTERM."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:

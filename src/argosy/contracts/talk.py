@@ -209,9 +209,9 @@ class Held(_Word, frozen=True, kw_only=True):
     state: starting (not all ranks are at work yet: data, code and model are made ready), running (all are), ended (by
     themselves; none is left), stopped (by StopAttempt, or parked when the lease ran out; none is left, and the
     generation is closed). parked: the lease ran out. blame, text: why it could not be started here, or why the node
-    itself ended it (a log pattern that stops, the lease); empty otherwise. step: the newest reported. output_us: when
-    the ranks began or last wrote to a log, Unix time in us; mark_us: when a line last matched hang.step_pattern, 0:
-    never.
+    itself ended it (a log pattern that stops, the lease); empty otherwise. step: the newest reported. quiet_s: how
+    long ago, when this was said, a rank began or last wrote to a log; unmarked_s: how long ago a line last matched
+    hang.step_pattern, None: never; both only where the job has such a limit.
     """
 
     attempt: str
@@ -223,8 +223,8 @@ class Held(_Word, frozen=True, kw_only=True):
     blame: str = ""
     text: str = ""
     step: int | None = None
-    output_us: int = 0
-    mark_us: int = 0
+    quiet_s: float = 0.0
+    unmarked_s: float | None = None
 
 
 class Report(_Tagged, frozen=True, kw_only=True):

@@ -73,8 +73,12 @@ def outranks(state: State, job: JobState, reservation: Reservation) -> bool:
 
 def _rank(state: State, job: JobState) -> tuple[int, int]:
     queue = state.queue_of(job)
-    needs = state.shapes[state.shape_of[job.id]].needs
-    return min(state.quota.depth(queue, need) for need in needs), -job.claim.priority
+    least = len(state.quota.rows[queue].path)
+    for need in state.shapes[state.shape_of[job.id]].needs:
+        least = min(least, state.quota.depth(queue, need))
+        if not least:
+            break
+    return least, -job.claim.priority
 
 
 def _find(state: State, rung: Rung) -> Parts | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from argosy.contracts.policy import SECOND_US, TIMED_ORDERS
 from argosy.control.board import EVERY_LEVEL
 from argosy.control.domains import Domain
+from argosy.control.nodes import FOREVER
 from argosy.control.quota import Amounts
 from argosy.control.rungs import Rung
 from argosy.control.state import AttemptState, JobState, State
@@ -57,6 +58,7 @@ class Candidates:
         self.state = state
         self._known: dict[tuple[str, int, int, int], Victim | None] = {}
         self._held: dict[int, dict[int, list[str]]] = {}
+        self._lowest: dict[tuple[int, int], int] = {}
         self._borrowed: dict[tuple[int, int, int], list[Victim]] = {}
         self._tables: dict[tuple[int, int, int, int], Table] = {}
 
@@ -104,7 +106,7 @@ class Candidates:
         In a queue that takes turns they give way by rounds.
         """
         state = self.state
-        if state.policy.queues[queue].order in TIMED_ORDERS:
+        if state.policy.queues[queue].order in TIMED_ORDERS or job.claim.priority <= self._lowest_of(queue, pool):
             return []
         found = [state.attempts[name] for name in self._by_queue(pool).get(queue, ()) if name in state.attempts]
         lower = [attempt for attempt in found if state.jobs[attempt.job].claim.priority < job.claim.priority]
@@ -116,6 +118,15 @@ class Candidates:
         if state.quota.depth(queue, need, tuple(spared.items())) > 0:
             return []
         return self._victims(sorted(attempt.id for attempt in lower), state.kind_of_pool(pool), LOWER)
+
+    def _lowest_of(self, queue: int, pool: int) -> int:
+        """Give the lowest priority of a queue's attempts on a pool when first asked; later ones are spared."""
+        if (queue, pool) not in self._lowest:
+            attempts, jobs = self.state.attempts, self.state.jobs
+            held = [attempts[name] for name in self._by_queue(pool).get(queue, ()) if name in attempts]
+            priorities = [jobs[attempt.job].claim.priority for attempt in held]
+            self._lowest[queue, pool] = min(priorities, default=FOREVER)
+        return self._lowest[queue, pool]
 
     def _victims(self, names: list[str], kind: int, stage: int) -> list[Victim]:
         found = []

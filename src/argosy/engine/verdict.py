@@ -62,20 +62,17 @@ def judge(held: Mapping[str, Held], nodes: int) -> Verdict | None:
     return None
 
 
-def judge_silence(held: Mapping[str, Held], sent_us: Mapping[str, int], hang: HangSpec) -> Verdict | None:
-    """Judge whether a command hangs on all its nodes; None while it doesn't, or its job names no limits.
-
-    sent_us: by node, Talk.sent_us of the talk that brought its Held: ages are by the node's own clock.
-    """
-    if not held or any(one.state != RUNNING for one in held.values()):
+def judge_silence(held: Mapping[str, Held], nodes: int, hang: HangSpec) -> Verdict | None:
+    """Judge whether a command hangs, on all its nodes; None while it doesn't, or its job names no limits."""
+    if len(held) < nodes or any(one.state != RUNNING for one in held.values()):
         return None
-    quiet_s = min((sent_us[node] - one.output_us) / 1e6 for node, one in held.items())
-    marks_s = [(sent_us[node] - one.mark_us) / 1e6 for node, one in held.items() if one.mark_us]
+    quiet_s = min(one.quiet_s for one in held.values())
+    unmarked_s = min((one.unmarked_s for one in held.values() if one.unmarked_s is not None), default=0.0)
     text = ""
     if hang.no_output_for_s is not None and quiet_s >= hang.no_output_for_s:
         text = f"no rank wrote anything for {quiet_s:.0f} s; hang.no_output_for allows {hang.no_output_for_s:g} s"
-    elif hang.no_step_for_s is not None and marks_s and min(marks_s) >= hang.no_step_for_s:
-        text = f"no line matched hang.step_pattern for {min(marks_s):.0f} s; {hang.no_step_for_s:g} s are allowed"
+    elif hang.no_step_for_s is not None and unmarked_s >= hang.no_step_for_s:
+        text = f"no line matched hang.step_pattern for {unmarked_s:.0f} s; {hang.no_step_for_s:g} s are allowed"
     if not text:
         return None
     one = next(iter(held.values()))

@@ -3,7 +3,8 @@
 Must not know how an Incident is written.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.health.book import Book, Rule
@@ -48,13 +49,12 @@ def _episodes(clues: Sequence[Clue]) -> list[list[Clue]]:
         return [list(clues)]
     parts: list[list[Clue]] = [[] for _ in starts]
     for clue in clues:
-        after = [index for index, start in enumerate(starts) if clue.at_us is None or clue.at_us >= start]
-        parts[after[-1] if after and clue.at_us is not None else 0].append(clue)
+        parts[0 if clue.at_us is None else max(0, bisect_right(starts, clue.at_us) - 1)].append(clue)
     return parts
 
 
 def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:
-    causes = _with_rules(clues, book)
+    causes = [*_with_rules(clues, book), *_versions(clues)]
     if not any(cause.strength > 1 for cause in causes):
         causes += from_progress(clues)
     if not causes:
@@ -62,7 +62,10 @@ def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:
     if not causes:
         return _unknown(clues)
     root = _root(causes)
-    others = [cause for cause in causes if _independent(cause, root, causes, book)]
+    hosts: dict[str, set[str]] = {}
+    for cause in causes:
+        hosts.setdefault(cause.fault_class, set()).add(cause.host)
+    others = [cause for cause in causes if _independent(cause, root, hosts, book)]
     cases = [Case(root=root, clues=tuple(clues), rivals=tuple(_rivals(root, causes)))]
     for other in _one_each(others):
         cases.append(Case(root=other, clues=tuple(clue for clue in clues if _same_place(clue, other))))
@@ -87,8 +90,27 @@ def _with_rules(clues: Sequence[Clue], book: Book) -> list[Clue]:
                 strength=rule.strength,
                 meaning=rule.meaning,
             )
-            causes = [cause for cause in causes if cause not in made_of] + [said]
+            gone = {clue.order for clue in made_of}
+            causes = [cause for cause in causes if cause.order not in gone] + [said]
     return causes
+
+
+def _versions(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Find hosts whose collective library is of another version than the first one's."""
+    named = [clue for clue in clues if clue.signature == "nccl.version" and (clue.host or clue.rank is not None)]
+    other = [clue for clue in named if clue.field("version") != named[0].field("version")]
+    if other and any(clue.role == "symptom" for clue in clues):
+        text = f"Versions {named[0].field('version')} and {other[0].field('version')} meet in one job."
+        yield replace(
+            other[0],
+            signature="versions.differ",
+            role="cause",
+            fault_class="config.env_mismatch",
+            remedy="fix_config",
+            culprit="configuration",
+            strength=2,
+            meaning=text,
+        )
 
 
 def _fires(rule: Rule, clues: Sequence[Clue]) -> list[Clue]:
@@ -145,16 +167,18 @@ def _rivals(root: Clue, causes: Sequence[Clue]) -> Iterator[Clue]:
             yield cause
 
 
-def _independent(cause: Clue, root: Clue, causes: Sequence[Clue], book: Book) -> bool:
-    """Tell whether a cause is a fault of its own: hardware of another host, seen by its own kernel, driver or port."""
+def _independent(cause: Clue, root: Clue, hosts: Mapping[str, set[str]], book: Book) -> bool:
+    """Tell whether a cause is a fault of its own: hardware of another host, seen by its own kernel, driver or port.
+
+    hosts: those that say the same, by class; where many do, the fault is in what they share.
+    """
     if cause.strength < 3 or cause.depth > 1 or cause.remedy != "cordon_replace" or root.strength < 3:
         return False
     if not cause.host or not root.host or _same_place(cause, root):
         return False
     if cause.fault_class == root.fault_class and book.fault_class(cause.fault_class).spreads:
         return False
-    alike = {other.host for other in causes if other.fault_class == cause.fault_class}
-    return len(alike) <= MANY_HOSTS
+    return len(hosts[cause.fault_class]) <= MANY_HOSTS
 
 
 def _one_each(causes: Sequence[Clue]) -> list[Clue]:

@@ -27,6 +27,7 @@ class Seen:
     signature: Signature
     fields: Mapping[str, str]
     stamp: Stamp | None
+    pid: int | None = None
     repeats: int = 0
 
 
@@ -57,9 +58,13 @@ class Offset:
 
 @dataclass(slots=True, kw_only=True)
 class Clocks:
-    """What tells about clocks: anchors; times of start that hosts told, and pairs of a time with that since start."""
+    """What tells about clocks: anchors, counted by clock; when hosts started.
+
+    booted: as hosts' kernels told it. boots: pairs of a time and that since the start, from lines that carry both.
+    """
 
     anchors: list[Anchor] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
     booted: dict[str, list[int]] = field(default_factory=dict)
     boots: dict[str, list[tuple[Stamp, int]]] = field(default_factory=dict)
 

@@ -5,6 +5,7 @@ Must not know which clue is the cause of which.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from argosy.health.book import NO_REMEDY, Book
 from argosy.health.lines import Line
@@ -14,16 +15,20 @@ from argosy.health.signature import Role, Signature
 # Ports come and go while a host starts; so long after its boot that is no fault.
 BOOT_US = 180_000_000
 DIGITS_MAX = 9
+NEAR_LINES = 6
+# A warning of these families is believed even in words that are harmless as a rule.
+HARDWARE = frozenset({"gpu", "npu", "node", "driver", "network"})
+# What a process prints itself comes in the order in which it happened; what is below it may be written down late.
 LAYER_DEPTH = {
     "kernel": 0,
     "driver": 0,
     "fabric": 1,
-    "storage": 1,
+    "scheduler": 1,
+    "storage": 2,
     "runtime": 2,
-    "scheduler": 2,
-    "framework": 3,
-    "user": 3,
-    "launcher": 4,
+    "framework": 2,
+    "user": 2,
+    "launcher": 3,
 }
 
 
@@ -63,8 +68,8 @@ class Clue:
 
     @property
     def depth(self) -> int:
-        """How deep in the machine its printer sits: 0 for the kernel, 4 for the launcher."""
-        return LAYER_DEPTH.get(self.layer, 3)
+        """How deep in the machine its printer sits: 0 for the kernel, 3 for the launcher."""
+        return LAYER_DEPTH.get(self.layer, 2)
 
     def field(self, name: str) -> str:
         """Give a field that the pattern named, or nothing."""
@@ -78,33 +83,35 @@ def gather(sightings: Iterable[Sighting], book: Book) -> tuple[Clue, ...]:
     nothing new.
     """
     places = {signature.name: index for index, signature in enumerate(book.signatures)}
-    by_line: dict[tuple[str, int], list[Sighting]] = {}
-    for sighting in sightings:
-        by_line.setdefault((sighting.line.source, sighting.line.number), []).append(sighting)
     clues: list[Clue] = []
-    for seen in by_line.values():
-        said = [_clue(sighting, book, len(clues)) for sighting in seen]
+    order = count()
+    for seen in _lines(sightings):
+        said = [_clue(sighting, book, next(order)) for sighting in seen]
         if any(clue.role == "harmless" for clue in said):
-            said = [clue for clue in said if clue.role == "cause" and clue.strength > 2]
+            said = [clue for clue in said if clue.role == "cause" and clue.strength > 2 and clue.family in HARDWARE]
         causes = [clue for clue in said if clue.role == "cause"]
         if causes:
             clues.append(min(causes, key=lambda clue: (-clue.strength, places.get(clue.signature, 0))))
         else:
             clues += [clue for clue in said if clue.role == "symptom"][:1]
         clues += [clue for clue in said if clue.role == "context"]
-    return tuple(replace(clue, order=order) for order, clue in enumerate(_alone_host(_chips_named(_ordered(clues)))))
+    return tuple(_alone_host(_chips_named(clues)))
 
 
-def _ordered(clues: list[Clue]) -> list[Clue]:
-    """Sort by time where every clue of a log has one; logs without times keep their own order, behind."""
-    timeless = {clue.line.source for clue in clues if clue.at_us is None}
+def _lines(sightings: Iterable[Sighting]) -> list[list[Sighting]]:
+    """Put sightings of one line together, and lines in the order of time; logs without times keep their own, behind."""
+    lines: dict[tuple[str, int], list[Sighting]] = {}
+    timeless = set()
+    for sighting in sightings:
+        lines.setdefault((sighting.line.source, sighting.line.number), []).append(sighting)
+        if sighting.at_us is None:
+            timeless.add(sighting.line.source)
 
-    def key(clue: Clue) -> tuple[bool, float, str, int]:
-        if clue.line.source in timeless:
-            return True, 0.0, clue.line.source, clue.line.number
-        return False, float(clue.at_us or 0), clue.line.source, clue.line.number
+    def key(item: tuple[tuple[str, int], list[Sighting]]) -> tuple[bool, int, str, int]:
+        (source, number), seen = item
+        return (True, 0, source, number) if source in timeless else (False, seen[0].at_us or 0, source, number)
 
-    return sorted(clues, key=key)
+    return [seen for _, seen in sorted(lines.items(), key=key)]
 
 
 def _clue(sighting: Sighting, book: Book, order: int) -> Clue:
@@ -174,19 +181,18 @@ def _looked_up(clue: Clue, signature: Signature, fields: Mapping[str, str], book
 
 def _chips_named(clues: Sequence[Clue]) -> list[Clue]:
     """Give causes about a chip the name that a line just above or below states: some records span several lines."""
-    near = 6
-    named: dict[str, list[tuple[int, str]]] = {}
+    named: dict[tuple[str, int], str] = {}
     for clue in clues:
         if clue.role == "context" and clue.chip:
-            named.setdefault(clue.line.source, []).append((clue.line.number, clue.chip))
-    out = []
-    for clue in clues:
-        spots = named.get(clue.line.source, ()) if clue.role == "cause" and not clue.chip else ()
-        close = [
-            (abs(number - clue.line.number), chip) for number, chip in spots if abs(number - clue.line.number) <= near
-        ]
-        out.append(replace(clue, chip=min(close)[1]) if close else clue)
-    return out
+            for away in range(NEAR_LINES, -1, -1):
+                named[clue.line.source, clue.line.number + away] = clue.chip
+                named.setdefault((clue.line.source, clue.line.number - away), clue.chip)
+    return [
+        replace(clue, chip=named[clue.line.source, clue.line.number])
+        if clue.role == "cause" and not clue.chip and (clue.line.source, clue.line.number) in named
+        else clue
+        for clue in clues
+    ]
 
 
 def _alone_host(clues: Sequence[Clue]) -> list[Clue]:

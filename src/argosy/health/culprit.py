@@ -16,7 +16,7 @@ SUFFERERS_MAX = 8
 def culprit_of(root: Clue, clues: Sequence[Clue]) -> Culprit:
     """Name the culprit of a cause: rank, chip, host or link, as far as anything tells."""
     if root.culprit == "chip":
-        return _chip(root)
+        return _with_rank(_chip(root), root, clues)
     if root.culprit == "link":
         return _link(root, clues)
     if root.culprit == "rank":
@@ -39,14 +39,6 @@ def sufferers_of(culprit: Culprit, root: Clue, clues: Iterable[Clue]) -> tuple[s
     return tuple(named)
 
 
-def who_of(clue: Clue) -> str:
-    """Say who prints a clue: `rank 3`, `node-17 kernel`, or nothing."""
-    if clue.line.rank is not None:
-        return f"rank {clue.line.rank}"
-    program = clue.line.program or (clue.layer if clue.layer in ("kernel", "driver") else "")
-    return " ".join(part for part in (clue.host, program) if part)
-
-
 def _chip(root: Clue) -> Culprit:
     chip = root.chip or ("" if root.line.local_rank is None or root.depth < 2 else str(root.line.local_rank))
     if chip and (root.host or root.rank is None):
@@ -57,6 +49,15 @@ def _chip(root: Clue) -> Culprit:
     if root.host:
         return Culprit(kind="host", name=root.host)
     return Culprit(kind="chip")
+
+
+def _with_rank(culprit: Culprit, root: Clue, clues: Sequence[Clue]) -> Culprit:
+    """Add the rank that suffered the same on that chip's host, where one says so."""
+    alike = (clue for clue in clues if clue.role == "cause" and clue.family == root.family and clue.rank is not None)
+    rank = next((clue.rank for clue in alike if clue.host in ("", root.host)), None)
+    if culprit.kind != "chip" or not culprit.name or rank is None:
+        return culprit
+    return Culprit(kind="chip", name=f"{culprit.name} (rank {rank})")
 
 
 def _rank(root: Clue) -> Culprit:

@@ -47,7 +47,10 @@ _RANK_IN_NAME = (
     re.compile(r"rank[_.=-]?(\d{1,7})/[^/]*$", re.IGNORECASE),
 )
 _RETIRED_MEANS_DONE = ("gloo", "ucc", "mpi")
+_NOTES_NO_MESSAGES = ("gloo",)
 _WHOLE_MAX = 1 << 62
+KEPT = 128
+"""Of so many entries a group the finished ones are read, too, the last first; what is open is always read."""
 
 
 def looks_like_flight(head: bytes) -> bool:
@@ -69,11 +72,12 @@ def read_flight(name: str, data: bytes) -> RankTraceOfGroups:
     if not version.startswith("2."):
         raise BadInputError(f"{name}: a Flight Recorder dump of version {version or 'unknown'}; 2.x can be read")
     rank = rank_of(name)
-    entries = dump.get("entries")
+    entries = [each for each in _list(dump.get("entries")) if isinstance(each, dict)]
     members = _members(dump.get("pg_config"))
     return RankTraceOfGroups(
         rank=rank,
-        groups=tuple(_groups(entries if isinstance(entries, list) else [], members, _completed(dump.get("pg_status")))),
+        groups=tuple(_groups(entries, members, _completed(dump.get("pg_status")))),
+        notes_messages=all(_backend(each) not in _NOTES_NO_MESSAGES for each in entries[-1:]),
     )
 
 
@@ -132,17 +136,20 @@ def _completed(status: Any) -> dict[str, int]:
 
 
 def _groups(
-    entries: list[Any], members: Mapping[str, tuple[tuple[int, ...], str]], completed: Mapping[str, int]
+    entries: list[dict[str, Any]], members: Mapping[str, tuple[tuple[int, ...], str]], completed: Mapping[str, int]
 ) -> Iterable[GroupTrace]:
     by_group: dict[str, list[Collective]] = {name: [] for name in members}
     messages: dict[str, list[Collective]] = {}
     words: dict[str, str] = {name: description for name, (_, description) in members.items()}
-    for entry in entries:
-        if not isinstance(entry, dict):
-            continue
+    kept: dict[str, int] = {}
+    for entry in reversed(entries):
         name, description = _group_name(entry)
+        kept[name] = kept.get(name, 0) + 1
+        done = completed.get(str(entry.get("pg_id")))
+        if kept[name] > KEPT and _state(entry, done) == "finished":
+            continue
         words.setdefault(name, description)
-        collective = _collective(entry, members.get(name, ((), ""))[0], completed.get(str(entry.get("pg_id"))))
+        collective = _collective(entry, members.get(name, ((), ""))[0], done)
         place = by_group if collective.peer is None else messages
         place.setdefault(name, []).append(collective)
     for name in sorted({*by_group, *messages}):
@@ -157,8 +164,11 @@ def _groups(
 
 
 def _last_of_each(collectives: Iterable[Collective]) -> Iterable[Collective]:
-    """Keep one entry a sequence: a coalesced group shares one, and its last stands for it."""
-    return {each.sequence: each for each in collectives}.values()
+    """Keep one entry a sequence: a coalesced group shares one, and its last, which is read first, stands for it."""
+    found: dict[int, Collective] = {}
+    for each in collectives:
+        found.setdefault(each.sequence, each)
+    return found.values()
 
 
 def _of_batches(messages: list[Collective]) -> Iterable[Collective]:
@@ -185,15 +195,14 @@ def _group_name(entry: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _collective(entry: Mapping[str, Any], members: tuple[int, ...], completed: int | None) -> Collective:
-    backend, _, action = str(entry.get("profiling_name", "")).rpartition(":")
-    operation, peer = _operation(action, members)
+    operation, peer = _operation(str(entry.get("profiling_name", "")).rpartition(":")[2], members)
     peer = -1 if peer is None and entry.get("is_p2p") is True else peer
     message = peer is not None
     started, finished = (_us(entry.get(f"time_discovered_{each}_ns")) for each in ("started", "completed"))
     return Collective(
         sequence=_whole(entry.get("p2p_seq_id" if message else "collective_seq_id")),
         operation=operation,
-        state=_state(entry, backend, completed),
+        state=_state(entry, completed),
         dtype=_dtype(entry),
         size=-1 if operation in _UNEVEN else _elements(entry, operation),
         peer=peer,
@@ -214,20 +223,28 @@ def _operation(action: str, members: tuple[int, ...]) -> tuple[str, int | None]:
     return _SYNONYMS.get(word.lower(), word.lower() or "unknown"), None
 
 
-def _state(entry: Mapping[str, Any], backend: str, completed: int | None) -> str:
+def _state(entry: Mapping[str, Any], completed: int | None) -> str:
     state = entry.get("state")
     if state == "completed":
         return "finished"
     # What failed is retired, too, but never counted as completed
     failed = completed is not None and _whole(entry.get("op_id")) > completed
-    if entry.get("retired") is True and backend in _RETIRED_MEANS_DONE and not failed:
+    if entry.get("retired") is True and _backend(entry) in _RETIRED_MEANS_DONE and not failed:
         return "finished"
     return "started" if state == "started" else "enqueued"
 
 
+def _backend(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("profiling_name", "")).partition(":")[0]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _dtype(entry: Mapping[str, Any]) -> str:
-    dtypes = entry.get("input_dtypes")
-    return str(dtypes[0])[:20] if isinstance(dtypes, list) and dtypes else ""
+    dtypes = _list(entry.get("input_dtypes"))
+    return str(dtypes[0])[:20] if dtypes else ""
 
 
 def _elements(entry: Mapping[str, Any], operation: str) -> int:

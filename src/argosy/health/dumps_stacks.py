@@ -5,7 +5,7 @@ Must not know traces.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -23,6 +23,8 @@ _FAULT_THREAD = re.compile(
     r"^(Current thread|Thread) (0x[0-9A-Fa-f]+)(?: \[([^\]]{0,100})\])? \(most recent call first\):"
 )
 _FAULT_FRAME = re.compile(r'^ {2}File "(.{1,400}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
+
+_LIBRARY = re.compile(r"site-packages|dist-packages|lib/python\d|<frozen|\.so\b|\(<")
 
 ACTIVITIES = ("collective", "checkpoint", "data", "compile")
 _ACTIVITY = (
@@ -202,16 +204,35 @@ def merge_stacks(stacks: Iterable[tuple[int, tuple[str, ...]]]) -> StackTree:
     return root
 
 
-def tree_lines(tree: StackTree, *, lines_max: int = 200) -> tuple[str, ...]:
-    """Draw a tree, most ranks first; a frame is indented below its caller only where the ranks part."""
+def tree_lines(tree: StackTree, *, brief: bool = False, lines_max: int = 200) -> tuple[str, ...]:
+    """Draw a tree, most ranks first; a frame is indented below its caller only where the ranks part.
+
+    brief: of frames that the same ranks share only the innermost is drawn, without the folders of its file.
+    """
     lines: list[str] = []
     waiting = [(child, 0) for child in _by_ranks(tree)]
     while waiting and len(lines) < lines_max:
         node, depth = waiting.pop(0)
-        lines.append(f"{'  ' * depth}{node.frame}   {rank_words(node.ranks)}")
         below = _by_ranks(node)
+        alone = len(below) == 1 and len(below[0].ranks) == len(node.ranks)
+        if not (brief and alone):
+            frame = short_frame(node.frame) if brief else node.frame
+            lines.append(f"{'  ' * depth}{frame}   {rank_words(node.ranks)}")
         waiting = [(child, depth + (len(below) > 1)) for child in below] + waiting
     return tuple(lines)
+
+
+def short_frame(frame: str) -> str:
+    """Leave the folders of a frame's file out."""
+    return re.sub(r"\((?:[^()]*[/\\])?([^()/\\]+)\)$", r"(\1)", frame)
+
+
+def telling_frames(frames: Sequence[str]) -> tuple[str, ...]:
+    """Choose what shows best where a thread is: its innermost frame, the one that tells its activity, its own code."""
+    telling = next((frame for frame in frames if activity_of((frame,))), "")
+    own = next((frame for frame in frames if not _LIBRARY.search(frame)), "")
+    chosen = {frame for frame in (*frames[:1], telling, own) if frame}
+    return tuple(dict.fromkeys(short_frame(frame) for frame in frames if frame in chosen))
 
 
 def _by_ranks(tree: StackTree) -> list[StackTree]:

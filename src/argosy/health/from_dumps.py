@@ -17,7 +17,7 @@ from argosy.health.traces import Liveness, RankTraceOfGroups
 from argosy.health.words import rank_words
 
 _ASKED_NOBODY = Liveness()
-TREE_LINES_MAX = 12
+TREE_LINES_MAX = 6
 """So many lines of a tree of stacks are kept as evidence."""
 
 
@@ -25,7 +25,7 @@ def findings_of_dumps(dumps: Sequence[Dump], liveness: Liveness = _ASKED_NOBODY)
     """Find what a set of dumps shows to be wrong; liveness: what else is known of ranks and links."""
     stacks = stacks_by_rank(dumps)
     traces = traces_of(dumps, stacks)
-    found = list(locate(traces, liveness))
+    found = [_with_stacks(finding, traces, stacks) for finding in locate(traces, liveness)]
     if not found and stacks:
         found += _of_stacks(stacks)
     for dump in dumps:
@@ -73,6 +73,21 @@ def trees_by_group(traces: Iterable[RankTraceOfGroups], stacks: Mapping[int, tup
     return {group: tree for group, tree in trees.items() if tree.ranks}
 
 
+def _with_stacks(
+    finding: Finding, traces: Iterable[RankTraceOfGroups], stacks: Mapping[int, tuple[str, ...]]
+) -> Finding:
+    """Add where the culprit's group is, by its smallest group with stacks of others."""
+    if not stacks or not finding.ranks:
+        return finding
+    trees = [tree for tree in trees_by_group(traces, stacks).values() if len(tree.ranks) > 1]
+    own = [tree for tree in trees if set(finding.ranks) & set(tree.ranks)]
+    if not own:
+        return finding
+    lines = tree_lines(min(own, key=lambda tree: len(tree.ranks)), brief=True, lines_max=TREE_LINES_MAX)
+    added = (Evidence(source="stacks", text=line, layer="framework") for line in lines)
+    return replace(finding, evidence=(*finding.evidence, *added))
+
+
 def _of_stacks(stacks: Mapping[int, tuple[str, ...]]) -> Iterator[Finding]:
     """Name the few ranks that are elsewhere while most are inside a collective; stacks alone prove no more."""
     doing = {rank: activity_of(frames) for rank, frames in stacks.items()}
@@ -85,7 +100,7 @@ def _of_stacks(stacks: Mapping[int, tuple[str, ...]]) -> Iterator[Finding]:
         "data": ("process.data_stuck", "fix_user_code"),
         "checkpoint": ("process.save_stuck", "retry"),
     }.get(at, ("process.hang", "fix_user_code"))
-    tree = tree_lines(merge_stacks(sorted(stacks.items())), lines_max=TREE_LINES_MAX)
+    tree = tree_lines(merge_stacks(sorted(stacks.items())), brief=True, lines_max=TREE_LINES_MAX)
     yield Finding(
         fault_class=fault_class,
         culprit=Culprit(kind="rank", name=rank_words(odd)),

@@ -25,8 +25,8 @@ class Board:
     ranks: ascending; every other array of ranks holds indices into it. groups, descriptions: by group. seat_rank,
     seat_group: by seat, in order of groups; first_seat: where each group's seats begin, and the end. entered: the
     highest sequence that is proven to have begun: on the device where the group's traces tell, else on the host.
-    enqueued, finished: see GroupTrace. silent: by seat, no trace. traces: by seat, None where silent. silent_rank: by
-    rank, no trace at all.
+    enqueued, finished: see GroupTrace. silent: by seat, no trace. traces: by seat, None where silent. open_ended: by
+    group, no trace lists its members. absent: ranks of the job without a trace that sit in no group.
     """
 
     ranks: Ints
@@ -39,7 +39,8 @@ class Board:
     entered: Ints
     finished: Ints
     silent: Flags
-    silent_rank: Flags
+    open_ended: Flags
+    absent: Ints
     traces: list[GroupTrace | None]
     of_rank: dict[int, RankTraceOfGroups]
     index_of: dict[int, int] = field(default_factory=dict)
@@ -47,6 +48,10 @@ class Board:
     def seats(self, group: int) -> range:
         """Give the seats of a group."""
         return range(int(self.first_seat[group]), int(self.first_seat[group + 1]))
+
+    def seats_of(self, rank: int) -> list[int]:
+        """Give the seats of a rank (index)."""
+        return np.flatnonzero(self.seat_rank == rank).tolist()
 
     def name(self, group: int) -> str:
         """Name a group for a person: what it is for, and which it is."""
@@ -69,9 +74,10 @@ def lay_out(traces: Sequence[RankTraceOfGroups], liveness: Liveness) -> Board:
     for rank, trace in of_rank.items():
         for group in trace.groups:
             columns.add(rank, group)
-    columns.add_silent(_all_ranks(of_rank, liveness))
+    world = _all_ranks(of_rank, liveness)
+    columns.add_silent(world)
     seat_rank_number = np.array(columns.rank, dtype=np.int64)
-    ranks = np.unique(np.concatenate([seat_rank_number, np.array(sorted(of_rank), dtype=np.int64)]))
+    ranks = np.unique(np.concatenate([seat_rank_number, np.array([*of_rank, *world], dtype=np.int64)]))
     seat_group = np.array(columns.group, dtype=np.int64)
     order = np.lexsort((seat_rank_number, seat_group))
     seat_group = seat_group[order]
@@ -81,7 +87,7 @@ def lay_out(traces: Sequence[RankTraceOfGroups], liveness: Liveness) -> Board:
     count = len(columns.names)
     by_device = np.zeros(count, dtype=bool)
     by_device[seat_group[known > 0]] = True
-    with_trace = np.isin(ranks, np.array(sorted(of_rank), dtype=np.int64))
+    seen = np.isin(ranks, np.array([*of_rank, *seat_rank_number.tolist()], dtype=np.int64))
     return Board(
         ranks=ranks,
         groups=tuple(columns.names),
@@ -93,7 +99,8 @@ def lay_out(traces: Sequence[RankTraceOfGroups], liveness: Liveness) -> Board:
         entered=np.where(by_device[seat_group], started, enqueued),
         finished=finished,
         silent=silent > 0,
-        silent_rank=~with_trace,
+        open_ended=np.array([not members for members in columns.members], dtype=bool),
+        absent=np.flatnonzero(~seen),
         traces=per_seat,
         of_rank=of_rank,
         index_of={rank: index for index, rank in enumerate(ranks.tolist())},
@@ -151,6 +158,7 @@ class _Columns:
             if len(present) < len(members):
                 for rank in sorted(set(members) - set(present)):
                     self._seat(rank, index, None)
+            self.members[index] = members
 
     def _seat(self, rank: int, index: int, trace: GroupTrace | None) -> None:
         self.rank.append(rank)

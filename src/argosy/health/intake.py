@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from argosy.health.clocks import Anchor, Clocks, Offset, Seen, settle
 from argosy.health.lines import Line
 from argosy.health.origins import Head, Origin, origin_of_path, read_head
+from argosy.health.roster import Roster
 from argosy.health.scanner import Hit, Scanner
 from argosy.health.sightings import Sighting
 from argosy.health.stamps import Stamp, boot_times
+from argosy.health.zones import moved, zone_between
 
 # A line longer than this is taken in pieces that overlap by more than any literal is long.
 LINE_BYTES_MAX, OVERLAP_BYTES = 1 << 16, 1 << 10
@@ -22,19 +24,26 @@ BACK_LINES, BACK_BYTES = 40, 6_000
 ALIKE_MAX, DIFFERENT_MAX, KEPT_MAX = 4, 120_000, 300_000
 # Of lines that differ in digits alone, by one rank, so many are looked at, then one of each so many more.
 SAME_MAX, SAME_EACH, SHAPES_MAX = 500, 32, 50_000
-RANK_BYTES = 96
+RANK_BYTES, ANCHOR_LINE_BYTES_MAX = 96, 2_000
 # Fields that differ from line to line without saying anything about who or what.
 PASSING_FIELDS = frozenset({"size", "elapsed", "sequence", "step", "time", "pid", "tid", "seconds", "count"})
-ANCHOR_BYTES, ANCHORS_EACH = 1 << 16, 64
+FIRST_LINES = 4
+# Two pieces of a log tell its clock: enough of each, and of all logs of a clock, and of all clocks.
+ANCHOR_BYTES, ANCHORS_EACH, ANCHORS_CLOCK, ANCHORS_MAX = 1 << 16, 20, 200, 30_000
 
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _STEP = re.compile(r"\b(?:global_?)?(?:step|iter|iteration)s?\b[ :=\[#]{0,3}(\d{1,9})\b", re.IGNORECASE)
-_SEQUENCE = re.compile(r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+), NumelIn=(?P<size>\d+).*? ran for (?P<ms>\d+) milli")
+_SEQUENCE = re.compile(
+    r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+), NumelIn=(?P<size>\d+).*? ran for (?P<ms>\d{1,10}) milli"
+)
 _TIMED = re.compile(rb"\d:\d\d:\d\d|\[ *\d+\.\d{3}|\b1\d{9}\.\d{3}")
 _RANK = re.compile(rb"[Rr]ank[ =:_]?\d+|^ *\d+: |^[\w.-]+:\d+:\d+ \[\d+\]|\[(?:\d+,)?\d+\]<std")
+_RANK_PREFIX = re.compile(r"(?=\[rank\d{1,7}\]:)")
+# `kubectl describe pod` names what all its lines are about in the first.
+_DESCRIBED = re.compile(rb"Name: +([\w.-]{1,253})\r?\nNamespace: ")
 _REPORT = re.compile(r"(?:exitcode|error_file|traceback)\s*:")
 _REPORT_FIELD = re.compile(r"^\s*(?P<name>time|host|rank)\s*: (?P<value>.*)$", re.MULTILINE)
-_LOCAL = re.compile(r"\(local_rank: (\d+)\)")
+_LOCAL = re.compile(r"\(local_rank: (\d{1,6})\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +60,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
-        self.clocks = Clocks()
+        self.clocks, self.roster = Clocks(), Roster()
         self.dropped = 0
         self._alike: dict[tuple[object, ...], list[int]] = {}
         self._different: dict[str, int] = {}
@@ -75,9 +84,18 @@ class Keeper:
         last.repeats += 1
         return last
 
-    def settled(self, near_us: int | None = None, zone_minutes: int = 0) -> Taken:
-        """Give every sighting its time on one clock. near_us: for logs that tell no year or date."""
-        sightings, offsets = settle(self.seen, self.clocks, near_us, zone_minutes)
+    def settled(self, near_us: int | None = None, zone_minutes: int | None = None) -> Taken:
+        """Give every sighting its time on one clock.
+
+        near_us: for logs that tell no year or date. zone_minutes: of times that name no zone, where somebody knows.
+        """
+        sightings, offsets = settle(self.seen, self.clocks, near_us, zone_minutes or 0)
+        if zone_minutes is None:
+            zoned = [one.stamp is not None and one.stamp.zoned for one in self.seen]
+            zone = zone_between(sightings, zoned)
+            sightings, offsets = (moved(sightings, zone), (zone, *offsets)) if zone else (sightings, offsets)
+        lines = self.roster.filled((one.line, seen.pid) for one, seen in zip(sightings, self.seen, strict=True))
+        sightings = tuple(replace(one, line=line) for one, line in zip(sightings, lines, strict=True))
         return Taken(sightings=sightings, offsets=offsets, dropped=self.dropped)
 
 
@@ -137,6 +155,7 @@ class Intake:
             position = hit.start
             self._judge(block, hit)
         self.lines += block.count(b"\n", max(position, begin))
+        self._keeper.roster.learn(block)
         if self._booted:
             self._boot(block)
         self._done += len(block)
@@ -162,15 +181,17 @@ class Intake:
             self._same[key] = (count + 1, tuple(kept))
 
     def _matches(self, block: bytes, hit: Hit) -> list[Seen]:
+        """Try the patterns on a line; one into which another rank wrote its own is taken apart."""
         whole = hit.line.decode("utf-8", "replace")
-        head: Head | None = None
         kept = []
-        for index in hit.candidates:
-            if self._scanner.may_match(index, whole):
-                head = head or read_head(whole)
-                fields = self._scanner.match(index, head.text)
-                if fields is not None:
-                    kept.append(self._keep(block, hit.start, head, index, fields))
+        for line in _apart(whole) if whole.find("[rank", 1) > 0 else (whole,):
+            head: Head | None = None
+            for index in hit.candidates:
+                if self._scanner.may_match(index, line):
+                    head = head or read_head(line)
+                    fields = self._scanner.match(index, head.text)
+                    if fields is not None:
+                        kept.append(self._keep(block, hit.start, head, index, fields))
         return kept
 
     def _keep(self, block: bytes, start: int, head: Head, index: int, fields: Mapping[str, str]) -> Seen:
@@ -195,7 +216,8 @@ class Intake:
             host=origin.host,
             program=origin.program,
         )
-        return self._keeper.keep(Seen(line=line, signature=self._scanner.signatures[index], fields=fields, stamp=stamp))
+        signature = self._scanner.signatures[index]
+        return self._keeper.keep(Seen(line=line, signature=signature, fields=fields, stamp=stamp, pid=origin.pid))
 
     def _stamp_before(self, block: bytes, start: int) -> Stamp | None:
         """Find the time of the nearest earlier line that has one, in this block or the one before."""
@@ -213,9 +235,12 @@ class Intake:
     def _begin(self, head: bytes) -> None:
         """Learn from a log's first lines whether it counts time from the host's start, and its first anchors."""
         self._first = False
-        lines = head.splitlines()[:BACK_LINES]
-        stamps = [read_head(line.decode("utf-8", "replace")).stamp for line in lines if _TIMED.search(line)]
+        timed = [line for line in head.splitlines()[:BACK_LINES] if _TIMED.search(line)][:FIRST_LINES]
+        stamps = [read_head(line.decode("utf-8", "replace")).stamp for line in timed]
         self._booted = any(stamp is not None and stamp.kind == "boot" for stamp in stamps)
+        described = _DESCRIBED.match(head)
+        if described and not self._origin.host:
+            self._origin = self._origin.or_else(Origin(host=described[1].decode("utf-8", "replace")))
         self._anchor(head)
 
     def _boot(self, block: bytes) -> None:
@@ -233,18 +258,21 @@ class Intake:
 
     def _anchor(self, piece: bytes) -> None:
         """Note when steps were printed: ranks print them together, so they tell how far clocks are apart."""
+        clocks, own = self._keeper.clocks, self._origin.host or self.source
+        if clocks.counts.get(own, 0) >= ANCHORS_CLOCK or len(clocks.anchors) >= ANCHORS_MAX:
+            return
         if b"step" not in (lower := piece.lower()) and b"iter" not in lower:
             return
         count = 0
         for raw in reversed(piece.splitlines()):
             if count >= ANCHORS_EACH:
                 break
-            if len(raw) > 2_000 or not _TIMED.search(raw):
+            if len(raw) > ANCHOR_LINE_BYTES_MAX or not _TIMED.search(raw):
                 continue
             head = read_head(raw.decode("utf-8", "replace"))
             found = _STEP.search(head.text)
             if found and head.stamp is not None and head.stamp.kind != "boot":
-                self._keeper.clocks.anchors.append(self._anchored(("step", found[1]), head.stamp, head.origin))
+                self._add_anchor(("step", found[1]), head.stamp, head.origin)
                 count += 1
 
     def _anchor_sequence(self, text: str, stamp: Stamp, origin: Origin) -> None:
@@ -253,16 +281,19 @@ class Intake:
             # Members enter a collective together, whatever its time-out; so what counts is when it began.
             began = replace(stamp, us=stamp.us - int(found["ms"]) * 1_000)
             key = ("sequence", found["op"], found["seq"], found["size"])
-            self._keeper.clocks.anchors.append(self._anchored(key, began, origin))
+            self._add_anchor(key, began, origin)
 
-    def _anchored(self, key: tuple[str, ...], stamp: Stamp, origin: Origin) -> Anchor:
-        return Anchor(key=key, stamp=stamp, clock=origin.host or self._origin.host or self.source)
+    def _add_anchor(self, key: tuple[str, ...], stamp: Stamp, origin: Origin) -> None:
+        clock, clocks = origin.host or self._origin.host or self.source, self._keeper.clocks
+        if len(clocks.anchors) < ANCHORS_MAX:
+            clocks.anchors.append(Anchor(key=key, stamp=stamp, clock=clock))
+            clocks.counts[clock] = clocks.counts.get(clock, 0) + 1
 
 
 def take_in(
-    sources: Iterable[tuple[str, bytes]], scanner: Scanner, near_us: int | None = None, zone_minutes: int = 0
+    sources: Iterable[tuple[str, bytes]], scanner: Scanner, near_us: int | None = None, zone_minutes: int | None = None
 ) -> Taken:
-    """Take in logs that lie in memory: names and bytes. near_us: for logs that tell no year or date."""
+    """Take in logs that lie in memory: names and bytes. near_us, zone_minutes: as `Keeper.settled` has them."""
     keeper = Keeper()
     for source, data in sources:
         intake = Intake(scanner, keeper, source)
@@ -281,6 +312,14 @@ def _likeness(seen: Seen) -> tuple[object, ...]:
     return (seen.signature.name, *who, fields)
 
 
+def _apart(whole: str) -> list[str]:
+    """Take the lines of several ranks apart; what stands before the first prefix may be a prefix itself."""
+    first, *rest = _RANK_PREFIX.split(whole)
+    if rest and not read_head(first).text:
+        return [first + rest[0], *rest[1:]]
+    return [first, *rest]
+
+
 def _is_telling(seen: Seen) -> bool:
     """Tell whether the next line that differs from this one in digits alone may say what no other does."""
     return seen.signature.role == "cause" and not PASSING_FIELDS.issuperset(seen.fields)
@@ -291,7 +330,7 @@ def _report_origin(block: bytes, start: int, origin: Origin, stamp: Stamp | None
     above = block[max(0, start - 600) : start].decode("utf-8", "replace")
     above = above[above.rfind("]:\n") + 1 :]
     fields = {found["name"]: found["value"].strip() for found in _REPORT_FIELD.finditer(above)}
-    rank, local = re.match(r"\d+", fields.get("rank", "")), _LOCAL.search(fields.get("rank", ""))
+    rank, local = re.match(r"\d{1,7}\b", fields.get("rank", "")), _LOCAL.search(fields.get("rank", ""))
     named = Origin(
         rank=int(rank[0]) if rank else None,
         local_rank=int(local[1]) if local else None,

@@ -6,14 +6,16 @@ of a log explains it. Must not know files, clocks or how signatures are searched
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from argosy.contracts.incident import Evidence, Incident
 from argosy.health.book import Book
 from argosy.health.causes import Case, find_cases
 from argosy.health.clues import Clue, gather
-from argosy.health.culprit import culprit_of, sufferers_of, who_of
+from argosy.health.culprit import culprit_of, sufferers_of
 from argosy.health.finding import Finding
 from argosy.health.sightings import Sighting
+from argosy.health.telling import sources_of, words_of
 
 EVIDENCE_MAX = 12
 TEXT_MAX = 400
@@ -90,7 +92,7 @@ def _advice(case: Case, advice: str) -> str:
 
 
 def _evidence(case: Case) -> Iterator[Evidence]:
-    """Give the cause first, then what followed, each kind of line once with how many are like it."""
+    """Give the cause first, then what followed, each kind of line once with all who printed it."""
     kinds: dict[tuple[str, str], list[Clue]] = {}
     shown = (case.root, *(clue for clue in case.clues if _shown(clue, case.root)))
     for clue in shown:
@@ -98,14 +100,10 @@ def _evidence(case: Case) -> Iterator[Evidence]:
             kinds.setdefault((clue.signature, clue.code), []).append(clue)
     for clues in list(kinds.values())[:EVIDENCE_MAX]:
         first = clues[0]
-        text = first.line.text.strip()[:TEXT_MAX]
-        others = {who_of(clue) or clue.line.source for clue in clues} - {who_of(first) or first.line.source}
-        if others:
-            text += f"  (and {len(others):,} others)"
-        who = who_of(first)
-        place = f"{first.line.source}:{first.line.number}"
+        place = f"{PurePath(first.line.source).name}:{first.line.number}"
+        who = sources_of(clues)
         source = f"{who}, {place}" if who else place
-        yield Evidence(source=source, text=text, at_us=first.at_us, layer=first.layer)
+        yield Evidence(source=source, text=words_of(first)[:TEXT_MAX], at_us=first.at_us, layer=first.layer)
 
 
 def _shown(clue: Clue, root: Clue) -> bool:

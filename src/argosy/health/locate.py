@@ -8,11 +8,10 @@ Must not know where traces come from.
 
 from collections.abc import Sequence
 
-from argosy.health.dumps_stacks import activity_of
 from argosy.health.finding import Finding
 from argosy.health.groups import lay_out
 from argosy.health.mismatch import Mismatch, find_mismatches
-from argosy.health.scene import Scene, gone
+from argosy.health.scene import Scene, busy, gone
 from argosy.health.slow import of_slow
 from argosy.health.traces import Liveness, RankTraceOfGroups
 from argosy.health.verdicts import of_circle, of_mismatch, of_roots, of_stuck
@@ -35,7 +34,7 @@ def locate(
     if not traces:
         return ()
     board = lay_out(traces, liveness)
-    waits = follow(board, gone(board, liveness), patience_us)
+    waits = follow(board, gone(board, liveness), busy(board), patience_us)
     scene = Scene(board=board, waits=waits, liveness=liveness)
     mismatches = find_mismatches(board, waits.lowest)
     found = [of_mismatch(scene, each) for each in mismatches]
@@ -56,9 +55,11 @@ def _roots(scene: Scene, mismatches: Sequence[Mismatch]) -> list[int]:
         for index in scene.waits.root_ranks().tolist()
         if index not in odd and not (_is_gone(scene, index) and _waited_for(scene, index) <= disputed)
     ]
-    busy = [index for index in roots if not _in_collective(scene, index)]
     # A rank whose stack is inside a collective that no trace holds waits, too; unless there is nobody else
-    return busy or roots
+    apart = [index for index in roots if scene.activity(index) != "collective"] or roots
+    # Where all of a rank's closest group idle alike, they may wait for a message that no trace holds
+    alone = [index for index in apart if not scene.idles_with_others(index)]
+    return alone or ([] if mismatches else apart)
 
 
 def _is_gone(scene: Scene, index: int) -> bool:
@@ -70,8 +71,3 @@ def _is_gone(scene: Scene, index: int) -> bool:
 
 def _waited_for(scene: Scene, index: int) -> set[int]:
     return set(scene.waits.late_node[scene.waits.late_rank == index].tolist())
-
-
-def _in_collective(scene: Scene, index: int) -> bool:
-    trace = scene.board.of_rank.get(int(scene.board.ranks[index]))
-    return trace is not None and activity_of(trace.stack) == "collective"

@@ -23,7 +23,7 @@ _BRACKETED = (
     re.compile(r"\[pod/(?P<host>[\w.-]+)/(?P<program>[\w.-]+)\] ?"),
 )
 _WORDED = (
-    re.compile(r"(?P<host>[\w.-]+):\d+:\d+ \[(?P<local>-?\d+)\] (?=\S)"),
+    re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d{1,9}):\d+ \[(?P<local>-?\d{1,6})\] (?=\S)"),
     re.compile(r"(?P<maybe>[\w.-]+)(?:\s+\||:)\s+(?=\S)"),
     re.compile(r"(?:stdout|stderr) [FP] "),
     re.compile(r"(?:kern|user|daemon|syslog)\s*[:.]\s*(?:emerg|alert|crit|err|warn|notice|info|debug)\s*: "),
@@ -60,12 +60,13 @@ _NO_HOST_WORDS = frozenset({"log", "txt", "out", "err", "old", "tail", "all", "b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Who printed: None or empty where nothing tells."""
+    """Who printed: None or empty where nothing tells. pid: of the process, where the line says so."""
 
     rank: int | None = None
     local_rank: int | None = None
     host: str = ""
     program: str = ""
+    pid: int | None = None
 
     def or_else(self, other: "Origin") -> "Origin":
         """Fill what this one lacks from another."""
@@ -74,6 +75,7 @@ class Origin:
             local_rank=other.local_rank if self.local_rank is None else self.local_rank,
             host=self.host or other.host,
             program=self.program or other.program,
+            pid=other.pid if self.pid is None else self.pid,
         )
 
 
@@ -91,7 +93,7 @@ def origin_of_path(path: str) -> Origin:
     """Read rank and host from a file's name and those of its folders.
 
     >>> origin_of_path("logs/node-17/rank_3.log")
-    Origin(rank=3, local_rank=None, host='node-17', program='')
+    Origin(rank=3, local_rank=None, host='node-17', program='', pid=None)
     """
     lower = path.lower()
     torchrun = _TORCHRUN_FILE.search(lower)
@@ -173,12 +175,13 @@ def _prefix(line: str, position: int) -> tuple[int, Origin]:
 
 
 def _origin(groups: dict[str, str | None]) -> Origin:
-    rank, local = groups.get("rank"), groups.get("local")
+    rank, local, pid = groups.get("rank"), groups.get("local"), groups.get("pid")
     return Origin(
         rank=int(rank) if rank else None,
         local_rank=int(local) if local and int(local) >= 0 else None,
         host=groups.get("host") or groups.get("maybe") or "",
         program=groups.get("program") or "",
+        pid=int(pid) if pid else None,
     )
 
 
@@ -252,7 +255,7 @@ def _json_head(line: str) -> Head:
 
 def _json_stamp(values: dict[str, object]) -> Stamp | None:
     micros = values.get("__realtime_timestamp")
-    if isinstance(micros, str) and micros.isdecimal() and len(micros) < 20:
+    if isinstance(micros, str) and re.fullmatch(r"1\d{15}", micros, re.ASCII):
         return Stamp(us=int(micros), kind="epoch")
     for key in ("time", "timestamp", "@timestamp", "ts", "asctime", "datetime"):
         value = values.get(key)

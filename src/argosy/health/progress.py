@@ -44,13 +44,14 @@ def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
     waited = {clue.rank for clue in timeouts if clue.rank is not None}
     if not waited:
         return
-    elsewhere = [clue for clue in clues if clue.signature == "rank.stack" and clue.rank not in waited]
+    stacks = [clue for clue in clues if clue.signature == "rank.stack" and clue.rank not in waited]
+    busy = [clue for clue in clues if clue.signature == "rank.busy" and clue.rank not in waited]
+    elsewhere, strength = (stacks, 2) if stacks else (busy, 1)
     known = {clue.rank for clue in elsewhere if clue.rank is not None}
-    strength = 2
     if not known:
         world = max((int(clue.field("world")) for clue in clues if clue.field("world")), default=0)
         known, strength = set(range(world)) - waited, 1
-    if not known and 0 not in waited and all(_is_barrier(clue) for clue in timeouts):
+    if not known and 0 not in waited and all(_waits_for_first(clue) for clue in timeouts):
         known, strength = {0}, 1
     if len(known) != 1:
         return
@@ -80,11 +81,10 @@ def _never_began(clues: Sequence[Clue]) -> Iterator[Clue]:
         )
 
 
-def _is_barrier(clue: Clue) -> bool:
-    """Tell whether a rank waited in a barrier, which is an all-reduce of one element."""
-    return clue.field("operation") == "BARRIER" or (
-        clue.field("operation") == "ALLREDUCE" and clue.field("size") == "1"
-    )
+def _waits_for_first(clue: Clue) -> bool:
+    """Tell whether a rank waited in a barrier (an all-reduce of one element), or for what rank 0 sends as a rule."""
+    operation = clue.field("operation")
+    return operation in ("BARRIER", "BROADCAST", "SCATTER") or (operation == "ALLREDUCE" and clue.field("size") == "1")
 
 
 def _mismatched(clues: Sequence[Clue]) -> Iterator[Clue]:

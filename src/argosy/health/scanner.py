@@ -5,7 +5,7 @@ many signatures there are. Must not know where bytes come from, nor what a signa
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
@@ -15,7 +15,7 @@ from argosy.health.signature import Signature
 
 # A line is tried no wider than this around the literal, so that a line of a gigabyte costs no more than any other.
 BEFORE_BYTES, AFTER_BYTES = 2_048, 6_144
-DULL_MAX, DULL_BYTES_MAX = 8_192, 1_024
+SHAPES_MAX, SHAPE_BYTES_MAX = 8_192, 1_024
 _SHAPE = bytes.maketrans(b"123456789", b"000000000")
 # What may stand in a pattern without making it care which digit it meets: counts, and all digits alike.
 _BLIND = re.compile(r"\\d|0-9|\{\d*,?\d*\}|\(\?P<\w+>|\(\?P=\w+\)")
@@ -24,7 +24,8 @@ _BLIND = re.compile(r"\\d|0-9|\{\d*,?\d*\}|\(\?P<\w+>|\(\?P=\w+\)")
 _ANCHORED = re.compile(r"\^|\\A|\(\?<[!=]|\\\[\[?[IWEFVC]|\(\?![^)]*\.\*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, which would double the time that one takes to make, for they come by the million.
+@dataclass(slots=True, kw_only=True)
 class Hit:
     """A line of a block that holds a literal: its bytes, clipped, and where in the block they begin.
 
@@ -46,24 +47,22 @@ class Scanner:
         self._patterns = tuple(_compiled(signature) for signature in self.signatures)
         self._blind = tuple(not re.search(r"\d", _BLIND.sub("", one.pattern)) for one in self.signatures)
         self._loose = tuple(_ANCHORED.search(one.pattern) is None for one in self.signatures)
-        self._dull: dict[bytes, tuple[int, ...]] = {}
-        owners: dict[bytes, set[int]] = {}
-        for index, signature in enumerate(self.signatures):
-            for literal in signature.literals:
-                owners.setdefault(literal.encode().lower(), set()).add(index)
-        self._owners = tuple(tuple(sorted(indexes)) for indexes in owners.values())
-        self._automaton = BytesAhoCorasick(list(owners), implementation=Implementation.DFA) if owners else None
+        # What to try on lines of a shape; False where that depends on a line's digits.
+        self._shapes: dict[bytes, tuple[tuple[int, ...], bool]] = {}
+        # What looks like a fault and is none matters only on lines that something else matches as well.
+        self._search = _Literals([one for one in self.signatures if one.role != "harmless"], bytes)
+        self._literals = _Literals(self.signatures, bytes)
+        # A literal with digits may stand in one line and not in another of the same shape.
+        self._numbered = _Literals(self.signatures, _numbered_shape)
 
     def hits(self, block: bytes, start: int = 0) -> Iterator[Hit]:
         """Find the lines that hold a literal which ends behind `start`, in order; carriage returns end lines too.
 
         Lines that are `dull` are left out.
         """
-        if self._automaton is None:
-            return
         done, shapes, returns = start, block.translate(_SHAPE), b"\r" in block
-        for _, begin, end in self._automaton.find_matches_as_indexes(block.lower()):
-            if end <= done or _is_prefix(block, begin, end):
+        for _, begin, end in self._search.found(block.lower()):
+            if end <= done or (block[end : end + 2] == b"]:" and _is_prefix(block, begin, end)):
                 continue
             # This loop runs for every line of some logs, so it calls nothing of ours unless it must.
             first = block.rfind(b"\n", max(0, begin - BEFORE_BYTES), begin) + 1 or max(0, begin - BEFORE_BYTES)
@@ -75,34 +74,40 @@ class Scanner:
                 stop = block.find(b"\r", end, done)
                 done = stop if stop >= 0 else done
             shape = shapes[first:done]
-            left = self._dull.get(shape)
-            if left == ():
-                continue
-            line = block[first:done]
-            candidates = self.candidates(line)
-            if left is not None:
-                candidates = tuple(index for index in candidates if index in left)
+            known = self._shapes.get(shape)
+            if known is None:
+                known = self._learnt(block[first:done], shape)
+            candidates, exact = known
+            if candidates and not exact:
+                there = self.candidates(block[first:done])
+                candidates = tuple(index for index in candidates if index in there)
             if candidates:
-                yield Hit(line=line, shape=shape, start=first, candidates=candidates)
+                yield Hit(line=block[first:done], shape=shape, start=first, candidates=candidates)
 
     def candidates(self, line: bytes) -> tuple[int, ...]:
         """Tell which signatures have a literal in a line, by their places in `signatures`."""
-        if self._automaton is None:
-            return ()
-        found = self._automaton.find_matches_as_indexes(line.lower(), overlapping=True)
-        literals = {index for index, begin, end in found if not _is_prefix(line, begin, end)}
-        return tuple(sorted({owner for index in literals for owner in self._owners[index]}))
+        return self._literals.owners(line.lower())
 
     def note_dull(self, hit: Hit) -> None:
         """Note that a line means nothing, so that lines which differ from it in digits alone needn't be tried.
 
-        Training logs are such lines by the million. Patterns that ask for certain digits are tried all the same.
+        Training logs are such lines by the million. Patterns and literals that ask for certain digits are tried.
         """
-        if len(self._dull) >= DULL_MAX:
-            self._dull.clear()
-        if len(hit.line) <= DULL_BYTES_MAX:
-            left = (index for index in hit.candidates if not self._blind[index])
-            self._dull[hit.shape] = tuple(index for index in left if self.signatures[index].role != "harmless")
+        if len(hit.shape) <= SHAPE_BYTES_MAX:
+            numbered = self._numbered.owners(hit.shape.lower())
+            left = [index for index in hit.candidates if not self._blind[index] and index not in numbered]
+            wanted = (index for index in (*left, *numbered) if self.signatures[index].role != "harmless")
+            self._shapes[hit.shape] = tuple(wanted), not numbered
+
+    def _learnt(self, line: bytes, shape: bytes) -> tuple[tuple[int, ...], bool]:
+        """Find out which signatures lines of a shape may match, and whether that is so for all of them."""
+        numbered = self._numbered.owners(shape.lower())
+        known = tuple(sorted({*self.candidates(line), *numbered})), not numbered
+        if len(shape) <= SHAPE_BYTES_MAX:
+            if len(self._shapes) >= SHAPES_MAX:
+                self._shapes.clear()
+            self._shapes[shape] = known
+        return known
 
     def may_match(self, index: int, whole: str) -> bool:
         """Tell, before a line's head is taken off, whether a signature's pattern may match what is left."""
@@ -112,6 +117,38 @@ class Scanner:
         """Try a signature's pattern on a line's text; gives the named groups that matched, or None."""
         found = self._patterns[index].search(text)
         return None if found is None else {name: value for name, value in found.groupdict().items() if value}
+
+
+class _Literals:
+    """The literals of signatures as one automaton, and whose they are."""
+
+    def __init__(self, signatures: Sequence[Signature], form: Callable[[bytes], bytes]) -> None:
+        """Compile them. form: what becomes of a literal; an empty one is left out."""
+        owners: dict[bytes, set[int]] = {}
+        for index, signature in enumerate(signatures):
+            for literal in signature.literals:
+                text = form(literal.encode().lower())
+                if text:
+                    owners.setdefault(text, set()).add(index)
+        self._owners = tuple(owners.values())
+        self._automaton = BytesAhoCorasick(list(owners), implementation=Implementation.DFA) if owners else None
+
+    def found(self, block: bytes) -> list[tuple[int, int, int]]:
+        """Find literals that don't overlap: number, begin, end."""
+        return self._automaton.find_matches_as_indexes(block) if self._automaton is not None else []
+
+    def owners(self, line: bytes) -> tuple[int, ...]:
+        """Tell whose literals stand in a line."""
+        if self._automaton is None:
+            return ()
+        found = self._automaton.find_matches_as_indexes(line, overlapping=True)
+        literals = {index for index, begin, end in found if not _is_prefix(line, begin, end)}
+        return tuple(sorted({owner for index in literals for owner in self._owners[index]}))
+
+
+def _numbered_shape(literal: bytes) -> bytes:
+    """Give the shape of a literal that has digits; nothing for others."""
+    return literal.translate(_SHAPE) if re.search(rb"\d", literal) else b""
 
 
 def _is_prefix(line: bytes, begin: int, end: int) -> bool:

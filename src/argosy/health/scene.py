@@ -3,13 +3,15 @@
 Must not know in which order causes are looked for.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from argosy.contracts.incident import Evidence
+from argosy.health.dumps_stacks import activity_of
 from argosy.health.groups import Board, Flags
 from argosy.health.traces import Collective, Liveness, RankState, RankTraceOfGroups
 from argosy.health.waits import Waits
@@ -18,6 +20,7 @@ from argosy.health.words import rank_words
 GONE = ("stopped", "exited", "unreachable")
 EXITS_TOGETHER_US = 2_000_000
 """Exits this close to the first may be one event; later ones are what it did to others."""
+BUSY = ("data", "checkpoint", "compile")
 FRESH_US = 1_000_000
 """Dumps of one job are taken within about this time of each other."""
 
@@ -34,9 +37,10 @@ class Scene:
 
     @cached_property
     def hosts(self) -> dict[int, str]:
-        """Give the host of every rank whose host is known."""
+        """Give the host of every rank: told by its trace or state, else by number where hosts fill up in order."""
         found = {rank: trace.host for rank, trace in self.board.of_rank.items() if trace.host}
-        return found | {rank: state.host for rank, state in self.liveness.ranks.items() if state.host}
+        found |= {rank: state.host for rank, state in self.liveness.ranks.items() if state.host}
+        return found | _by_number(found, (rank for rank in self.board.ranks.tolist() if rank not in found))
 
     @cached_property
     def ranks_on(self) -> dict[str, set[int]]:
@@ -53,6 +57,27 @@ class Scene:
     def numbers(self, indices: Iterable[int]) -> tuple[int, ...]:
         """Turn indices into rank numbers, ascending."""
         return tuple(sorted(int(self.board.ranks[index]) for index in indices))
+
+    def activity(self, index: int) -> str:
+        """Say what a rank is at by its stack; see dumps_stacks.ACTIVITIES."""
+        trace = self.board.of_rank.get(int(self.board.ranks[index]))
+        return activity_of(trace.stack) if trace else ""
+
+    @cached_property
+    def idle(self) -> Flags:
+        """Tell which ranks have a trace, are not known to be gone or busy, and wait for nobody."""
+        flags = ~self.waits.waiting & ~gone(self.board, self.liveness) & ~busy(self.board)
+        traced = np.isin(self.board.ranks, np.array(list(self.board.of_rank), dtype=np.int64))
+        return flags & traced
+
+    def idles_with_others(self, index: int) -> bool:
+        """Tell whether a rank and all others of its smallest group are idle."""
+        board = self.board
+        homes = [
+            board.seats(int(board.seat_group[seat])) for seat in board.seats_of(index) if board.enqueued[seat] >= 0
+        ]
+        close = min((list(seats) for seats in homes if len(seats) > 1), key=len, default=[])
+        return bool(close) and bool(self.idle[board.seat_rank[close]].all())
 
     def sufferers(self, ranks: Iterable[int], nodes: Iterable[int] = ()) -> tuple[str, ...]:
         """Say who only waits for these ranks (indices) or nodes."""
@@ -93,7 +118,13 @@ class Scene:
             group = self.board.name(message.group)
             text = f"{waiting} in {group} to {message.operation}; rank {rank} is not at its end of it"
             return (self.evidence(rank, text),)
-        seat = next(seat for seat in self.board.seats(node) if int(self.board.seat_rank[seat]) == index)
+        seat = next((seat for seat in self.board.seats_of(index) if int(self.board.seat_group[seat]) == node), None)
+        if seat is None:
+            what = self.what(node, int(self.waits.lowest[node]))
+            text = (
+                f"{waiting} in {self.board.name(node)} at {what}, whose members are not told; rank {rank} left no trace"
+            )
+            return (self.evidence(rank, text),)
         return (self.evidence(rank, f"{waiting} in {self._behind(node, seat, rank)}", seat=seat),)
 
     def _behind(self, group: int, seat: int, rank: int) -> str:
@@ -120,6 +151,23 @@ class Scene:
         return Evidence(source=f"trace of rank {rank}", text=text, at_us=at_us, layer=layer)
 
 
+def _by_number(known: Mapping[int, str], others: Iterable[int]) -> dict[int, str]:
+    """Guess hosts by number: nothing unless each known host has one block of numbers to itself."""
+    counts = Counter(known.values())
+    size = max(counts.values(), default=0)
+    if size < 2:
+        return {}
+    blocks = {(rank // size, host) for rank, host in known.items()}
+    if len(blocks) != len(counts) or len({block for block, _ in blocks}) != len(blocks):
+        return {}
+    hosts = dict(blocks)
+    return {rank: hosts.get(rank // size) or _unnamed(rank // size * size, size) for rank in others}
+
+
+def _unnamed(first: int, size: int) -> str:
+    return f"host of {rank_words(range(first, first + size))}"
+
+
 def gone(board: Board, liveness: Liveness) -> Flags:
     """Tell which ranks don't run, by index; exits that follow another one are left out, for they may be its effect."""
     flags = np.zeros(len(board.ranks), dtype=bool)
@@ -134,6 +182,15 @@ def gone(board: Board, liveness: Liveness) -> Flags:
             flags[index] = state.at_us <= min(times) + EXITS_TOGETHER_US
         else:
             flags[index] = not (state.state == "exited" and everyone)
+    return flags
+
+
+def busy(board: Board) -> Flags:
+    """Tell which ranks' stacks show them at something else than a collective, though one of theirs may be open."""
+    flags = np.zeros(len(board.ranks), dtype=bool)
+    for rank, trace in board.of_rank.items():
+        if trace.stack and activity_of(trace.stack) in BUSY:
+            flags[board.index_of[rank]] = True
     return flags
 
 

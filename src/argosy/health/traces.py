@@ -65,7 +65,8 @@ class RankTraceOfGroups:
 
     host: empty where unknown. phase, step: its progress mark, where it keeps one. stack: the main thread's frames,
     innermost first, as `function (file:line)`. at_us: when the trace was read, by the clock of its own times; without
-    it whatever is open counts as stuck, since dumps are taken when something is.
+    it whatever is open counts as stuck, since dumps are taken when something is. notes_messages: messages are traced,
+    so that a rank with nothing open does not wait for one.
     """
 
     rank: int
@@ -75,6 +76,7 @@ class RankTraceOfGroups:
     step: int = -1
     stack: tuple[str, ...] = ()
     at_us: int | None = None
+    notes_messages: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

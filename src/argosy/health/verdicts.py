@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from argosy.contracts.incident import Culprit, Evidence
-from argosy.health.dumps_stacks import activity_of
+from argosy.health.dumps_stacks import telling_frames
 from argosy.health.finding import Finding
 from argosy.health.mismatch import Mismatch
 from argosy.health.scene import Scene
@@ -19,19 +19,19 @@ from argosy.health.words import rank_words
 SINGLY_MAX = 8
 """Ranks that fail alike on unknown hosts are told one by one up to so many, else together."""
 
-# by how a rank fails: class, remedy, what it is called, what to do
+# by how a rank fails: class, remedy, what to do about it
 _KINDS = {
-    "stopped": ("process.stopped", "restart_in_place", "is stopped", "continue it (kill -CONT) or restart the job"),
-    "died": ("process.died", "restart_in_place", "died", "read the end of its log, then restart it"),
-    "left": ("user.uneven_data", "fix_user_code", "ended normally while others wait", "give every rank as many steps"),
-    "unreachable": ("process.died", "cordon_replace", "does not answer", "check its host, then replace it"),
-    "silent": ("process.died", "restart_in_place", "left no trace", "see whether its process lives and what it logged"),
-    "mute": ("process.hang", "restart_in_place", "lives but wrote no trace", "look at it with py-spy dump --native"),
-    "device": ("gpu.hang", "cordon_replace", "has a device that does not go on", "look at its kernels; check its chip"),
-    "data": ("process.data_stuck", "fix_user_code", "waits for data", "check its workers and where they read from"),
-    "checkpoint": ("process.save_stuck", "retry", "writes a checkpoint", "check the storage it writes to"),
-    "compile": ("process.hang", "retry", "compiles", "wait, or share the compiler's cache between ranks"),
-    "hang": ("process.hang", "fix_user_code", "does something else", "look at what it does: py-spy dump --pid PID"),
+    "stopped": ("process.stopped", "restart_in_place", "{} is stopped: continue it (kill -CONT) or restart the job"),
+    "died": ("process.died", "restart_in_place", "{} died: read the end of its log, then restart it"),
+    "left": ("user.uneven_data", "fix_user_code", "{} ended while others go on: give every rank as many steps"),
+    "unreachable": ("process.died", "cordon_replace", "{} does not answer: check its host, then replace it"),
+    "silent": ("process.died", "restart_in_place", "{} left no trace: see if its process lives, and what it logged"),
+    "mute": ("process.hang", "restart_in_place", "{} lives but wrote no trace: try py-spy dump --native on it"),
+    "device": ("gpu.hang", "cordon_replace", "{} queued it but its device did not begin: look at its kernels and chip"),
+    "data": ("process.data_stuck", "fix_user_code", "{} waits for data: check its workers and where they read from"),
+    "checkpoint": ("process.save_stuck", "retry", "{} is saving: check the storage that it writes to"),
+    "compile": ("process.hang", "retry", "{} compiles: wait, or share the compiler's cache between ranks"),
+    "hang": ("process.hang", "fix_user_code", "{} never came to it: see its stack (py-spy dump) before it is killed"),
 }
 _SURE = ("stopped", "died", "left", "unreachable", "hang", "data", "checkpoint")
 
@@ -60,7 +60,7 @@ def _kind(scene: Scene, index: int) -> str:
         return state.state
     if trace is None:
         return "mute" if state.state == "running" else "silent"
-    activity = activity_of(trace.stack)
+    activity = scene.activity(index)
     if activity in ("data", "checkpoint", "compile"):
         return activity
     if trace.phase == "saving":
@@ -71,8 +71,8 @@ def _kind(scene: Scene, index: int) -> str:
 def _queued(scene: Scene, index: int) -> bool:
     """Tell whether a rank's host queued what the others wait for, so that its device is what does not come."""
     board, waits = scene.board, scene.waits
-    groups = [int(node) for node in waits.late_node[waits.late_rank == index] if node < len(board.groups)]
-    seats = [seat for group in groups for seat in board.seats(group) if board.seat_rank[seat] == index]
+    groups = set(waits.late_node[waits.late_rank == index].tolist())
+    seats = [seat for seat in board.seats_of(index) if int(board.seat_group[seat]) in groups]
     return bool(seats) and all(board.enqueued[seat] >= waits.lowest[board.seat_group[seat]] for seat in seats)
 
 
@@ -138,23 +138,30 @@ def _of_uncollected(scene: Scene, indices: list[int]) -> Finding:
 
 
 def _of_ranks(scene: Scene, indices: list[int], kind: str, *, alone: bool) -> Finding:
-    fault_class, remedy, words, advice = _KINDS[kind]
+    fault_class, remedy, advice = _KINDS[kind]
     ranks = scene.numbers(indices)
     name = rank_words(ranks)
     hosts = tuple(sorted({scene.hosts[rank] for rank in ranks if rank in scene.hosts}))
-    confidence = "high" if kind in _SURE and (alone or kind not in ("hang", "data", "checkpoint")) else "medium"
+    sure = kind in _SURE and (alone or kind not in ("hang", "data", "checkpoint"))
+    confidence = "high" if sure and not (kind == "hang" and _may_receive(scene, ranks[0])) else "medium"
     return Finding(
         fault_class=fault_class,
         culprit=Culprit(kind="rank", name=name),
         confidence=confidence,
         remedy=remedy,
-        advice=f"{name} {words}: {advice}",
+        advice=advice.format(name),
         evidence=(*scene.wait_evidence(indices[0]), *_state_evidence(scene, ranks[0]), *_stack_evidence(scene, ranks)),
         sufferers=scene.sufferers(indices),
         ranks=ranks,
         hosts=hosts,
         at_us=_first_us(scene, ranks),
     )
+
+
+def _may_receive(scene: Scene, rank: int) -> bool:
+    """Tell whether a rank may wait for a message, for all that its trace and stack tell."""
+    trace = scene.board.of_rank[rank]
+    return not trace.notes_messages and not trace.stack
 
 
 def _state_evidence(scene: Scene, rank: int) -> Iterator[Evidence]:
@@ -168,7 +175,7 @@ def _state_evidence(scene: Scene, rank: int) -> Iterator[Evidence]:
 def _stack_evidence(scene: Scene, ranks: tuple[int, ...]) -> Iterator[Evidence]:
     trace = scene.board.of_rank.get(ranks[0])
     if trace and trace.stack:
-        text = f"{rank_words(ranks)} in {' < '.join(trace.stack[:4])}"
+        text = f"rank {ranks[0]} in {' < '.join(telling_frames(trace.stack))}"
         yield Evidence(source=f"stack of rank {ranks[0]}", text=text)
     if trace and trace.phase and trace.step >= 0:
         text = f"rank {ranks[0]} was in step {trace.step}, {trace.phase}"
@@ -305,7 +312,7 @@ def _of_dark(scene: Scene, nodes: Sequence[int]) -> Finding:
         remedy="retry",
         advice=advice,
         evidence=tuple(_inside(scene, nodes)),
-        sufferers=scene.sufferers((), nodes),
+        sufferers=scene.sufferers([scene.board.index_of[rank] for rank in ranks], nodes),
         ranks=ranks,
         at_us=_first_us(scene, ranks),
     )

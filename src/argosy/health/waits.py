@@ -14,6 +14,9 @@ from argosy.health.groups import Board, Flags, Ints
 from argosy.health.traces import Collective
 
 _FAR = np.iinfo(np.int64).max
+ABSENT_MAX = 5_000_000
+"""Of more pairs of groups and ranks without a trace nothing could be learnt."""
+
 _OTHER_END = {"send": "receive", "receive": "send"}
 
 
@@ -94,13 +97,14 @@ class Waits:
         return self.waiting & ~explained
 
 
-def follow(board: Board, dead: Flags, patience_us: int) -> Waits:
+def follow(board: Board, dead: Flags, busy: Flags, patience_us: int) -> Waits:
     """Draw the edges of waiting.
 
-    dead: by rank, those that can't be waiting since they don't run. patience_us: what waits for less is not stuck,
-    where the traces tell for how long.
+    dead: by rank, those that can't be waiting since they don't run. busy: those that are known to do something else,
+    whatever they have open. patience_us: what waits for less is not stuck, where the traces tell for how long.
     """
-    open_ = (board.entered > board.finished) & ~dead[board.seat_rank]
+    elsewhere = dead | busy
+    open_ = (board.entered > board.finished) & ~elsewhere[board.seat_rank]
     open_ &= ~_young(board, open_, patience_us)[board.seat_group]
     lowest = np.full(len(board.groups), _FAR, dtype=np.int64)
     np.minimum.at(lowest, board.seat_group[open_], board.finished[open_] + 1)
@@ -108,22 +112,40 @@ def follow(board: Board, dead: Flags, patience_us: int) -> Waits:
     # A dead member holds its group up wherever it died, also where it had entered already
     behind = (board.entered < lowest[board.seat_group]) | dead[board.seat_rank]
     late = stuck[board.seat_group] & behind
-    messages = _messages(board, dead, patience_us)
+    absent_node, absent_rank = _absent(board, stuck, board.seat_group[late])
+    messages = _messages(board, elsewhere, patience_us)
     return Waits(
         wait_rank=np.concatenate([board.seat_rank[open_], _column([each.waiter for each in messages])]),
         wait_node=np.concatenate([board.seat_group[open_], len(board.groups) + np.arange(len(messages))]),
         late_node=np.concatenate(
             [
                 board.seat_group[late],
+                absent_node,
                 _column([len(board.groups) + place for place, each in enumerate(messages) for _ in each.absent]),
             ]
         ),
-        late_rank=np.concatenate([board.seat_rank[late], _column([rank for each in messages for rank in each.absent])]),
+        late_rank=np.concatenate(
+            [
+                board.seat_rank[late],
+                absent_rank,
+                _column([rank for each in messages for rank in each.absent]),
+            ]
+        ),
         lowest=np.where(stuck, lowest, -1),
         stuck=np.concatenate([stuck, np.ones(len(messages), dtype=bool)]),
         messages=messages,
         ranks=len(board.ranks),
     )
+
+
+def _absent(board: Board, stuck: Flags, held: Ints) -> tuple[Ints, Ints]:
+    """Let groups that all known members entered, and whose members nobody lists, wait for ranks without a trace."""
+    alone = stuck & board.open_ended
+    alone[held] = False
+    nodes = np.flatnonzero(alone)
+    if len(nodes) * len(board.absent) > ABSENT_MAX:
+        return _column([]), _column([])
+    return np.repeat(nodes, len(board.absent)), np.tile(board.absent, len(nodes))
 
 
 def _column(values: list[int]) -> Ints:
@@ -153,11 +175,11 @@ def _age_us(message: Collective | None, read_us: int | None) -> int | None:
     return None if since_us is None else read_us - since_us
 
 
-def _messages(board: Board, dead: Flags, patience_us: int) -> tuple[Message, ...]:
+def _messages(board: Board, elsewhere: Flags, patience_us: int) -> tuple[Message, ...]:
     """Find the open messages, and whom each waits for."""
     found: dict[tuple[int, int, int, str], None] = {}
     for seat, trace in enumerate(board.traces):
-        if trace is None or not trace.messages or dead[board.seat_rank[seat]]:
+        if trace is None or not trace.messages or elsewhere[board.seat_rank[seat]]:
             continue
         waiter, group = int(board.seat_rank[seat]), int(board.seat_group[seat])
         read_us = board.of_rank[int(board.ranks[waiter])].at_us
@@ -170,7 +192,7 @@ def _messages(board: Board, dead: Flags, patience_us: int) -> tuple[Message, ...
     messages = []
     for waiter, peer, group, operation in found:
         if peer >= 0:
-            answered = (peer, waiter, group, _OTHER_END.get(operation, "")) in found and not dead[peer]
+            answered = (peer, waiter, group, _OTHER_END.get(operation, "")) in found and not elsewhere[peer]
             absent = () if answered else (peer,)
         else:
             members = board.seat_rank[board.first_seat[group] : board.first_seat[group + 1]].tolist()

@@ -22,7 +22,7 @@ class Form:
     it has context parallelism. ep_in_tp: experts may be cut by TP and spread by EP. tp_by_class: a pipeline's classes
     may have TP degrees of their own. tied_pipelines: a pipeline's ends may share the embedding. vendors: a plan may
     have chips of several vendors. pads_vocabulary: TP needn't divide the vocabulary. copies_keys: TP may be a multiple
-    of the heads of keys.
+    of the heads of keys. torch_rounds: torch deals its zero-bubble (`costs.program`).
     """
 
     name: str
@@ -37,6 +37,7 @@ class Form:
     vendors: bool = False
     pads_vocabulary: bool = True
     copies_keys: bool = False
+    torch_rounds: bool = False
 
     def unlike_tps(self, shape: ModelShape) -> bool:
         """Whether classes of a pipeline may have TP degrees of their own: not where its ends share weights."""
@@ -70,6 +71,7 @@ FORMS = {
             ep_in_tp=False,
             tied_pipelines=False,
             pads_vocabulary=False,
+            torch_rounds=True,
         ),
         Form(
             name="flagscale",

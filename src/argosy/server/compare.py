@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from argosy.contracts.event import AttemptEnded, AttemptRunning, NodeSeen, NodesReleased
+from argosy.contracts.job import HangSpec
 from argosy.contracts.policy import SECOND_US
 from argosy.contracts.talk import ENDED, RUNNING, STOPPED, AnyOrder, Forget, Held, StopAttempt
 from argosy.control.state import AttemptState, State
-from argosy.engine.verdict import judge
+from argosy.engine.verdict import judge, judge_silence
 from argosy.server.launching import Muster, Wanted
 
 DOUBT_US = 3 * SECOND_US
@@ -145,7 +146,8 @@ class Comparer:
             if one.state == STOPPED and not one.blame:
                 found.events.append(_lost(attempt, name, one.text or "its ranks were stopped there"))
                 return True
-        verdict = judge(together, count)
+        muster = self._musters.get(key)
+        verdict = judge(together, count) or judge_silence(together, count, muster.hang if muster else HangSpec())
         if verdict is None:
             return False
         if not verdict.certain and now_us - self._doubts.setdefault(key, now_us) < DOUBT_US:

@@ -26,8 +26,6 @@ DOWN_AFTER_S = 15.0
 WAIT_S_MAX = 5.0
 RESEND_S = 2.0
 LOOK_AGAIN_S = 0.5
-LOCAL_LEASE_S = 10.0 * 365 * 86_400
-"""Of agents on the server's own host: no network lies between, so silence means that the server is not there."""
 LOG_S = 20.0
 MAIL_MAX = 256
 REPORTS_MAX = 1000
@@ -53,7 +51,6 @@ class Agent:
     taken: int = 0
     safe: int = 0
     unsettled: bool = True
-    local: bool = False
     sent: dict[str, float] = field(default_factory=dict)
     mail: list[ReadLog] = field(default_factory=list)
     bell: asyncio.Event = field(default_factory=asyncio.Event)
@@ -113,13 +110,13 @@ class Desk:
                 agent.bell.set()
 
     def touch_all(self) -> None:
-        """Compare every node again."""
-        self.touch(list(self._agents))
+        """Compare every node again when it talks next; waking them all at once would be a stampede."""
+        for agent in self._agents.values():
+            agent.unsettled = True
 
-    async def talk(self, node: str, talk: Talk, *, local: bool) -> Answer:
+    async def talk(self, node: str, talk: Talk) -> Answer:
         """Take in what an agent says and answer it, at the latest after the wait it grants."""
         agent = self._agent(node)
-        agent.local = local
         newest = self._take(agent, talk)
         orders: list[AnyOrder] = []
         if newest:
@@ -131,7 +128,7 @@ class Desk:
             agent.safe = max(agent.safe, taken)
         return Answer(
             term=self._loop.term,
-            lease_s=LOCAL_LEASE_S if local else self.lease_s,
+            lease_s=self.lease_s,
             orders=tuple(orders),
             acknowledged=agent.safe if agent.session == talk.session else 0,
             reports_max=REPORTS_MAX if self._loop.waiting < BUSY else 0,

@@ -65,11 +65,13 @@ class Feed:
 
     async def _after(self, place: tuple[int, int]) -> list[EventView]:
         """Find what comes after a place: in memory if it reaches back so far, else in the store."""
-        if self._events and place_of(self._events[0].id) <= place:
-            newer = [event for event in self._events if place_of(event.id) > place]
-            return newer[:AT_ONCE]
-        older = await asyncio.to_thread(self._older, place[0] - 1)
-        return [event for event in older if place_of(event.id) > place]
+        reaches = bool(self._events) and place_of(self._events[0].id) <= place
+        if not reaches:
+            older = await asyncio.to_thread(self._older, max(0, place[0] - 1))
+            found = [event for event in older if place_of(event.id) > place]
+            if found:
+                return found
+        return [event for event in self._events if place_of(event.id) > place][:AT_ONCE]
 
     def _end(self) -> tuple[int, int]:
         return place_of(self._events[-1].id) if self._events else (0, 0)

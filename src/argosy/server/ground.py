@@ -21,13 +21,18 @@ HERE = "here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """A fleet as planner, scheduler and launches need it. chips: every kind that the catalogue knows, by name."""
+    """A fleet as planner, scheduler and launches need it.
+
+    nodes: by name. chips: every kind that the catalogue knows, by name. gone: names of nodes that left for good, which
+    no other may have.
+    """
 
     fleet: str
     classes: tuple[ChipClass, ...]
-    nodes: tuple[Node, ...]
+    nodes: Mapping[str, Node]
     long_links: tuple[LongLink, ...]
     chips: Mapping[str, Chip]
+    gone: frozenset[str] = frozenset()
 
     def pools(self) -> tuple[Pool, ...]:
         """Give the classes as the scheduler knows them."""
@@ -35,10 +40,6 @@ class Ground:
             Pool(name=each.name, kind=each.chip.name, site=each.site, chips_per_node=each.chips_per_node)
             for each in self.classes
         )
-
-    def node(self, name: str) -> Node | None:
-        """Find a node by its name."""
-        return next((node for node in self.nodes if node.name == name), None)
 
     def devices(self, classes: Collection[str]) -> dict[str, str]:
         """Give the torch device type of real chips by class."""
@@ -61,14 +62,15 @@ def seat(ground: Ground, facts: HostFacts, wish: str, taken: Collection[str]) ->
     Raises BadInputError where the wished node is another's or is of other chips, or nothing says what the host has.
     """
     if wish:
-        known = ground.node(wish)
+        known = ground.nodes.get(wish)
         if known is not None:
             return Seat(node=_checked(ground, known, facts, taken), ground=ground, new=False)
         return _made(ground, facts, wish)
-    fits = [node for node in ground.nodes if node.name not in taken and not _problem(ground, node, facts)]
-    near = [node for node in fits if not facts.site or node.site == facts.site]
-    if near:
-        return Seat(node=near[0], ground=ground, new=False)
+    free = (node for node in ground.nodes.values() if node.name not in taken)
+    near = (node for node in free if not facts.site or node.site == facts.site)
+    found = next((node for node in near if not _problem(ground, node, facts)), None)
+    if found is not None:
+        return Seat(node=found, ground=ground, new=False)
     return _made(ground, facts, "")
 
 
@@ -114,7 +116,8 @@ def _made(ground: Ground, facts: HostFacts, wish: str) -> Seat:
     node = Node(name=_name(ground, facts, wish), site=site, chip_class=chip_class.name, chips=most.count)
     others = tuple(each for each in ground.classes if each.name != chip_class.name)
     grown = replace(chip_class, nodes=chip_class.nodes + 1)
-    return Seat(node=node, ground=replace(ground, classes=(*others, grown), nodes=(*ground.nodes, node)), new=True)
+    grounded = replace(ground, classes=(*others, grown), nodes={**ground.nodes, node.name: node})
+    return Seat(node=node, ground=grounded, new=True)
 
 
 def _class_of(ground: Ground, site: str, chip: Chip, count: int, gbps: float) -> ChipClass:
@@ -129,7 +132,7 @@ def _class_of(ground: Ground, site: str, chip: Chip, count: int, gbps: float) ->
 
 def _name(ground: Ground, facts: HostFacts, wish: str) -> str:
     """Name a new node: as wished, else after its host, else with a number."""
-    names = {node.name for node in ground.nodes}
+    names = {*ground.nodes, *ground.gone}
     base = wish or re.sub(r"[^A-Za-z0-9._-]+", "-", facts.hostname)[:60].strip("-.") or "node"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", base):
         raise BadInputError(f"node {wish!r}: write 1 to 63 letters, digits, dots, dashes or underscores")
@@ -141,14 +144,14 @@ def _name(ground: Ground, facts: HostFacts, wish: str) -> str:
 def joined(ground: Ground, rows: Sequence[tuple[str, HostFacts]]) -> Ground:
     """Put the hosts that joined before the server's last end back in. rows: node and facts."""
     for name, facts in rows:
-        if ground.node(name) is None:
+        if ground.nodes.get(name) is None:
             ground = _made(ground, facts, name).ground
     return ground
 
 
 def without(ground: Ground, gone: Collection[str]) -> Ground:
     """Leave out nodes that were retired, so that nothing is planned for them."""
-    kept = tuple(node for node in ground.nodes if node.name not in gone)
-    left = Counter(node.chip_class for node in kept)
+    kept = {name: node for name, node in ground.nodes.items() if name not in gone}
+    left = Counter(node.chip_class for node in kept.values())
     classes = tuple(replace(each, nodes=left[each.name]) for each in ground.classes if left[each.name])
-    return replace(ground, nodes=kept, classes=classes)
+    return replace(ground, nodes=kept, classes=classes, gone=ground.gone | frozenset(gone))

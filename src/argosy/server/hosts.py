@@ -5,6 +5,7 @@ Must not know how agents talk after that.
 
 import secrets
 import threading
+from collections.abc import Collection
 
 import msgspec
 
@@ -36,17 +37,28 @@ class Hosts:
         self._lock = threading.Lock()
         rows = store.read("SELECT node, hash, facts FROM agent ORDER BY at_us, node")
         kept = {node: msgspec.json.decode(data, type=_Kept) for node, _, data in rows}
-        self._nodes = {key: node for node, key, _ in rows}
-        self._agents = {node: one.agent for node, one in kept.items()}
+        self._keys = {node: key for node, key, _ in rows}
+        self._nodes = {key: node for node, key in self._keys.items()}
+        self._agents = {one.agent: node for node, one in kept.items()}
+        self._made = {node for node, one in kept.items() if one.made}
         self.ground = joined(ground, [(node, one.facts) for node, one in kept.items() if one.made])
 
-    def describe(self) -> None:
-        """Tell the core of nodes that are new, and of those that are no longer in the fleet. Waits for the commit."""
-        names = {node.name for node in self.ground.nodes}
-        gone = self._loop.ask(lambda state: _gone(state, names)).result()
-        self._loop.send(FleetDescribed, pools=self.ground.pools(), nodes=self.ground.nodes).result()
-        if gone:
-            self._loop.send(NodesRetired, nodes=gone).result()
+    def describe(self, *, retire_missing: bool) -> None:
+        """Tell the core of nodes that are new; waits for the commit. retire_missing: strike out those not in the fleet.
+
+        Raises BadInputError where the core knows nodes that the fleet no longer has, unless they are to be struck out.
+        """
+        missing, gone = self._loop.ask(lambda state: _others(state, self.ground.nodes)).result()
+        if missing and not retire_missing:
+            names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+            text = f"the fleet no longer has {len(missing)} nodes that this service knows: {names}"
+            raise BadInputError(f"{text}; name the file they are in, or strike them out for good: --retire-missing")
+        self.ground = without(self.ground, gone)
+        nodes = tuple(self.ground.nodes.values())
+        self._loop.send(FleetDescribed, pools=self.ground.pools(), nodes=nodes).result()
+        if missing:
+            self._loop.send(NodesRetired, nodes=missing).result()
+            self.ground = without(self.ground, missing)
 
     def node_of(self, key: str) -> str:
         """Find whose key it is; empty for nobody's."""
@@ -60,50 +72,50 @@ class Hosts:
         if not ask.agent or len(ask.agent) > 200:
             raise BadInputError("agent: an agent has to say its own id, which it draws once and keeps")
         with self._lock:
-            known = next((node for node, agent in self._agents.items() if agent == ask.agent), "")
+            known = self._agents.get(ask.agent, "")
             if known and ask.node and ask.node != known:
                 raise BadInputError(f"this agent is node {known} already, not {ask.node}; give it another state folder")
-            taken = {node for node, agent in self._agents.items() if agent != ask.agent}
+            taken = self._keys.keys() - {known}
             found = seat(self.ground, ask.facts, known or ask.node, taken)
             return self._seated(ask, found.node.name, found.ground, found.new)
 
     def retire(self, node: str, who: str) -> None:
         """Strike a node out: its key opens nothing any more, and what runs on it recovers elsewhere."""
         with self._lock:
-            gone = {key for key, name in self._nodes.items() if name == node}
             self._loop.send(NodesRetired, along=lambda _s, _r: _forget(node, who), nodes=(node,)).result()
-            for key in gone:
-                del self._nodes[key]
-            self._agents.pop(node, None)
+            self._nodes.pop(self._keys.pop(node, ""), None)
+            self._agents = {agent: name for agent, name in self._agents.items() if name != node}
+            self._made.discard(node)
             self.ground = without(self.ground, {node})
 
     def _seated(self, ask: JoinAsk, node: str, ground: Ground, new: bool) -> JoinAnswer:
         key = f"argosy-agent-{secrets.token_urlsafe(KEY_BYTES)}"
         now_us = wall_us()
-        data = msgspec.json.encode(_Kept(agent=ask.agent, facts=ask.facts, made=new or self._was_made(node)))
+        data = msgspec.json.encode(_Kept(agent=ask.agent, facts=ask.facts, made=new or node in self._made))
         rows: list[Statement] = [
             ("INSERT OR REPLACE INTO agent VALUES (?, ?, ?, ?)", (node, digest(key), data, now_us)),
             audited(now_us, "join", "joined", node, ask.facts.hostname),
         ]
         if new:
-            added = tuple(each for each in ground.nodes if each.name == node)
+            added = (ground.nodes[node],)
             self._loop.send(FleetDescribed, along=lambda _s, _r: rows, pools=ground.pools(), nodes=added).result()
+            self._made.add(node)
         else:
             self._loop.write(*rows).result()
-        self._nodes = {held: name for held, name in self._nodes.items() if name != node} | {digest(key): node}
-        self._agents[node] = ask.agent
+        self._nodes.pop(self._keys.get(node, ""), None)
+        self._keys[node] = digest(key)
+        self._nodes[digest(key)] = node
+        self._agents[ask.agent] = node
         self.ground = ground
         return JoinAnswer(node=node, key=key)
 
-    def _was_made(self, node: str) -> bool:
-        rows = self._store.read("SELECT facts FROM agent WHERE node = ?", (node,))
-        return msgspec.json.decode(rows[0][0], type=_Kept).made if rows else False
 
-
-def _gone(state: State, names: set[str]) -> tuple[str, ...]:
-    """List the nodes that the core knows and the fleet has no longer."""
+def _others(state: State, names: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """List the nodes that the core knows and the fleet has no longer, and those that left for good."""
     nodes = state.nodes
-    return tuple(name for number, name in enumerate(nodes.name) if name not in names and not nodes.retired[number])
+    gone = tuple(name for number, name in enumerate(nodes.name) if nodes.retired[number])
+    missing = tuple(name for number, name in enumerate(nodes.name) if name not in names and not nodes.retired[number])
+    return missing, gone
 
 
 def _forget(node: str, who: str) -> list[Statement]:

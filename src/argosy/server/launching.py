@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.contracts.fleet import Node
-from argosy.contracts.job import AnyJob, Job, RunJob
+from argosy.contracts.job import AnyJob, HangSpec, Job, RunJob
 from argosy.contracts.messages import Launch
 from argosy.contracts.talk import Gang, Meeting, StartRun, StartTrain
 from argosy.plan.bind_option import bind_option
@@ -61,6 +61,11 @@ class Muster:
     brief: Brief
     launch: Launch | None
     grace_s: float
+
+    @property
+    def hang(self) -> HangSpec:
+        """When a command counts as hung; no limits for a training job."""
+        return self.brief.job.run.hang if isinstance(self.brief.job, RunJob) else HangSpec()
 
     def start(self, node: str, term: int, meeting: Meeting | None) -> Start:
         """Give a node's order. meeting: None for the node that makes it."""
@@ -167,7 +172,7 @@ def _run_ranks(job: RunJob, nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]
 
 
 def _known(ground: Ground, name: str) -> Node:
-    node = ground.node(name)
+    node = ground.nodes.get(name)
     if node is None:
         raise BadInputError(f"node {name} is not in the fleet any more")
     return node

@@ -3,10 +3,13 @@
 What is lost here is asked for again when the next server begins. Must not know what becomes of options.
 """
 
+import contextlib
 import logging
+import threading
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 
+from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.event import OptionsOffered, OptionsRefused
 from argosy.plan.offering import Offering
 from argosy.server.briefs import brief_of, put_offering
@@ -16,6 +19,7 @@ from argosy.server.planning import Ask, Planning
 from argosy.server.store import Statement, Store
 
 LOG = logging.getLogger("argosy.server")
+AGAIN_S = 5.0
 
 
 class Offers:
@@ -34,7 +38,8 @@ class Offers:
 
     def ask(self, job: str) -> None:
         """Find ways to run a job, in the background."""
-        self._workers.submit(self._ask, job)
+        with contextlib.suppress(RuntimeError):  # the service ends; the next one asks
+            self._workers.submit(self._ask, job)
 
     def _ask(self, job: str) -> None:
         try:
@@ -47,14 +52,23 @@ class Offers:
 
     def _planned(self, job: str, offering: Offering | None, text: str) -> None:
         if offering is None:
-            self._loop.send(OptionsRefused, job=job, text=text)
+            sent = self._loop.send(OptionsRefused, job=job, text=text)
+            sent.add_done_callback(lambda done: self._again(done, job))
             return
         kept = offering
 
         def along(_state: State, record: Record) -> list[Statement]:
             return put_offering(job, record.event.seq, kept)
 
-        self._loop.send(OptionsOffered, along=along, job=job, options=offering.options)
+        sent = self._loop.send(OptionsOffered, along=along, job=job, options=offering.options)
+        sent.add_done_callback(lambda done: self._again(done, job))
+
+    def _again(self, done: "Future[Record]", job: str) -> None:
+        """Ask again, after a while, where the store took no answer: the core still waits for one."""
+        if isinstance(done.exception(), InfrastructureError):
+            timer = threading.Timer(AGAIN_S, self.ask, (job,))
+            timer.daemon = True
+            timer.start()
 
 
 def asked(state: State) -> list[str]:

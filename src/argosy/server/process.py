@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+import uvloop
 
 from argosy.contracts.policy import Policy
 from argosy.server import place
@@ -31,6 +32,7 @@ POLL_S = 0.02
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How a server runs. folder: of its files. port: 0 for any. policy: None keeps the one it has.
+    retire_missing: strike nodes out that the fleet no longer has.
 
     agents: nodes that get an agent on this host. owner: of the first token. ready: is told the URL.
     """
@@ -41,6 +43,7 @@ class Options:
     ground: Ground
     skills: Skills
     policy: Policy | None
+    retire_missing: bool
     agents: tuple[str, ...]
     owner: str
     ready: Callable[[str], None]
@@ -51,7 +54,8 @@ def serve(options: Options) -> None:
     place.make_folder(options.folder)
     with place.take_lock(options.folder):
         try:
-            asyncio.run(_serve(options))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_serve(options))
         finally:
             (options.folder / place.CARD_NAME).unlink(missing_ok=True)
 
@@ -75,9 +79,9 @@ async def _serve(options: Options) -> None:
         url = place.url_of(listener)
         heart = Heart(options.folder, options.ground, options.skills)
         whole = assemble(heart, options.folder)
-        await whole.service.start(options.policy)
         agents = LocalAgents(options.agents, options.folder / "agents", url)
         try:
+            await whole.service.start(options.policy, retire_missing=options.retire_missing)
             os.environ[JOIN_VARIABLE] = await first_tokens(heart, options.folder, options.owner)
             server = _Server(_config(whole))
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,8 +89,8 @@ async def _serve(options: Options) -> None:
             helper = asyncio.create_task(_after_start(server, options, url, agents))
             await server.serve(sockets=[listener])
             helper.cancel()
-        finally:
             agents.end()
+        finally:
             await whole.service.close()
 
 

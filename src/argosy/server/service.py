@@ -6,14 +6,16 @@ Everything that the HTTP API calls hangs here. Must not know HTTP.
 import asyncio
 import logging
 from collections.abc import Iterable
+from concurrent.futures import Future
+from functools import partial
 
 from argosy.contracts.event import NodeSeen, PolicyChanged
-from argosy.contracts.policy import Policy
 from argosy.server.feed import Feed
 from argosy.server.front import Front
 from argosy.server.heart import Heart
 from argosy.server.loop import Record, State
 from argosy.server.models import EventView
+from argosy.server.rules import Policy, refusal_in
 from argosy.server.telling import kept_events, told
 
 LOG = logging.getLogger("argosy.server")
@@ -35,13 +37,16 @@ class Service:
         heart.now = lambda: self.front.hosts.ground
         heart.touch, heart.heard = self._touch, self._heard
 
-    async def start(self, policy: Policy | None) -> None:
-        """Begin: take over what the last server left, describe the fleet, set the policy where one is given."""
+    async def start(self, policy: Policy | None, *, retire_missing: bool = False) -> None:
+        """Begin: take over what the last server left, describe the fleet, set the policy where one is given.
+
+        Raises ArgosyError; then it has to be closed all the same. retire_missing: see Hosts.describe.
+        """
         self._events = asyncio.get_running_loop()
         self.heart.start()
+        await asyncio.to_thread(self.front.hosts.describe, retire_missing=retire_missing)
         if policy is not None:
-            await asyncio.wrap_future(self.loop.send(PolicyChanged, policy=policy))
-        await asyncio.to_thread(self.front.hosts.describe)
+            refusal_in(await asyncio.wrap_future(self.loop.send(PolicyChanged, policy=policy)))
         await asyncio.to_thread(self.heart.offers.begin)
         up, lease_s = await asyncio.wrap_future(self.loop.ask(_up))
         self.front.desk.expect(up)
@@ -74,13 +79,19 @@ class Service:
     def _noted(self, kind: str, about: str, text: str) -> None:
         LOG.info("%s %s: %s", kind, about, text)
 
+    def _again(self, node: str, done: "Future[Record]") -> None:
+        if self._events is not None and done.exception() is not None:
+            self._events.call_soon_threadsafe(self.front.desk.expect, (node,))
+
     async def _watch(self) -> None:
         """See nodes go down, and compare all of them now and then."""
         swept_s = 0.0
         while True:
             await asyncio.sleep(WATCH_S)
             for node in self.front.desk.silent():
-                self.loop.send(NodeSeen, node=node, observed="down")
+                sent = self.loop.send(NodeSeen, node=node, observed="down")
+                # What could not be written is seen again after another silence.
+                sent.add_done_callback(partial(self._again, node))
             swept_s += WATCH_S
             if swept_s >= SWEEP_S:
                 swept_s = 0.0

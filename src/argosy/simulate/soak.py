@@ -32,7 +32,7 @@ class Life:
     state: bytes
 
 
-def live(seed: int, events: int = 1_900) -> Life:
+def live(seed: int, events: int = 1_950) -> Life:
     """Run one life: trouble until so many events have passed, then calm until every job has ended."""
     world = World(seed)
     network = Network(world)

@@ -6,9 +6,6 @@ Knows nothing of steps or checkpoints.
 import signal
 from types import FrameType
 
-LEFT_CODE = 128 + signal.SIGTERM
-"""Exit code of a rank that left because it was asked to, as a shell has it for SIGTERM."""
-
 
 class Leaving:
     """Whether this rank was asked to leave. watched: note SIGTERM, which otherwise ends the process at once."""

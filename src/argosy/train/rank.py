@@ -12,10 +12,9 @@ import torch.distributed as dist
 
 from argosy.comm.groups import join_world, seat_of
 from argosy.comm.traced import TracedClock
-from argosy.contracts.messages import Finished, Launch, Note, Upward
+from argosy.contracts.messages import LEFT_CODE, Finished, Launch, Note, Upward
 from argosy.model.config import read_config
 from argosy.train.build import build
-from argosy.train.leaving import LEFT_CODE
 from argosy.train.place import backend_of, clock_of, device_of, peak_memory_gb
 from argosy.train.refusal import check_runnable
 from argosy.train.trainer import Trainer

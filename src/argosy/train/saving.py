@@ -1,4 +1,4 @@
-"""When a job saves, and where it goes on: the checkpoint rules of `job.yaml` for one rank.
+"""When a job saves, where it goes on, and whether it is asked to leave: the rules of `job.yaml` for one rank.
 
 All ranks decide alike. How a checkpoint is written is `train.checkpoint`.
 """
@@ -18,6 +18,7 @@ from argosy.train.build import Parts
 from argosy.train.checkpoint import Checkpointer
 from argosy.train.checkpoint_folder import CheckpointInfo, read_info
 from argosy.train.data.tokens import fingerprint
+from argosy.train.leaving import Leaving
 
 Report = Callable[[Upward], None]
 _SHOWN = 4
@@ -32,6 +33,7 @@ class Saving:
         self.checkpointer = None
         if spec is not None:
             self.checkpointer = Checkpointer(Path(spec.to), parts.exchange, parts.optimizer, keep=spec.keep)
+        self.leaving = Leaving(watched=launch.save_on_stop)
         self.rank = rank
         self.device = device
         self._saved_at_s = time.monotonic()

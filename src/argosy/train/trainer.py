@@ -17,7 +17,6 @@ from argosy.contracts.errors import UserCodeError
 from argosy.contracts.messages import Launch, Ready, StepDone, Upward
 from argosy.train.build import Parts
 from argosy.train.data.tokens import TokenSet
-from argosy.train.leaving import Leaving
 from argosy.train.optimizer import learning_rate
 from argosy.train.saving import Saving
 
@@ -45,7 +44,6 @@ class Trainer:
         self.tokens = TokenSet(launch.tokens, sequence_length=launch.plan.sequence_length)
         self.exchange, self.optimizer, self.pipeline = parts.exchange, parts.optimizer, parts.pipeline
         self.saving = Saving(launch, parts, seat.rank, device)
-        self.leaving = Leaving(watched=launch.save_on_stop)
 
     def run(self, report: Callable[[Upward], None], pid: int) -> int:
         """Train from the newest checkpoint, or the start, to the last step, or until asked to leave.
@@ -102,7 +100,7 @@ class Trainer:
         mine = torch.zeros(3, dtype=torch.float64)
         mine[0] = loss.cpu().double() if self.pipeline.last and self.seat.tp_index == 0 else 0.0
         mine[1] = self.optimizer.squared_norm()
-        mine[2] = float(self.leaving.asked)
+        mine[2] = float(self.saving.leaving.asked)
         # On the host: some devices have no float64, and all numbers are wanted here at once.
         dist.all_reduce(mine)
         return float(mine[0]), float(mine[1]) ** 0.5, bool(mine[2])

@@ -12,8 +12,9 @@ from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import GRADIENT_BYTES, Exchange, Gather, Wire
 from argosy.model.memory import rank_parameters_apart
 from argosy.network.exchanges import by_phases
+from argosy.network.wires import send_ms
 from argosy.plan.costs.links import Holder, ring_bytes, ring_hops, ring_passes, ring_wire
-from argosy.plan.costs.setting import Setting as Setting
+from argosy.plan.costs.setting import Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +162,11 @@ def parts_of_ring(zero_stage: int) -> tuple[float, float]:
     there too (`costs.sharding`): both are in the stages' times.
     """
     return ((1.0, 0.0), (0.5, 0.5), (0.0, 0.5), (0.0, 0.0))[zero_stage]
+
+
+def ring_ms(held: Sequence[Held], gradient_bytes: tuple[float, float], links: Sequence[LongLink]) -> float:
+    """Time a ring all-reduce of so many bytes, of what every EP rank has and of experts, without its delays."""
+    return send_ms(ring_wire([one.holder for one in held], links), passed_bytes(held, gradient_bytes))
 
 
 def passed_bytes(held: Sequence[Held], gradient_bytes: tuple[float, float], sites: int = 0) -> float:

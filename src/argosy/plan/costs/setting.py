@@ -13,8 +13,7 @@ from argosy.model.memory import Split
 from argosy.model.numerics import Numerics, numerics
 from argosy.model.shape import ModelShape
 from argosy.plan.costs.curves import CURVES, Curve
-from argosy.plan.costs.measured import Layout
-from argosy.plan.costs.measured import Measured as Measured
+from argosy.plan.costs.measured import Layout, Measured
 from argosy.plan.costs.program import TRAINER, Program
 
 
@@ -65,11 +64,11 @@ class Setting:
         shape: ModelShape = self.tables[key]
         return shape
 
-    def can_cut(self, tp: int, *, pads_vocabulary: bool, copies_keys: bool) -> bool:
-        """Whether the program cuts model and sequences by a TP degree; it may also be kept from padding and copies."""
+    def can_cut(self, tp: int) -> bool:
+        """Whether the program cuts model and sequences by a TP degree."""
         if self.program.sequence_parallel and self.sequence_length % tp:
             return False
-        return self.program.can_cut(self.shape, tp, pads_vocabulary=pads_vocabulary, copies_keys=copies_keys)
+        return self.program.can_cut(self.shape, tp)
 
     def layout(self, unit: int, way: "Way") -> Layout:
         """Name a unit laid out one way as profiles do; only layers are recomputed."""

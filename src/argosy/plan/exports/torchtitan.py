@@ -211,6 +211,11 @@ def _check(grid: Grid) -> None:
         ),
         (grid.ep > 1 and tp > 1, "experts cut by TP within EP", "whole experts on each rank of EP"),
         (bool(shape.windows), "attention in windows", "models without"),
+        (
+            plan.schedule == "zero-bubble" and grid.microbatches % max(1, grid.microbatches // grid.places) > 0,
+            f"zero-bubble with {grid.microbatches} micro-batches through {grid.places} stages",
+            "numbers that the rounds torch deals them into, as many as they fill the pipeline, go into",
+        ),
         (shape.mtp_modules > 0, "multi-token prediction", "models without it (num_nextn_predict_layers: 0)"),
         (kind not in ("default", "llama3", "yarn"), f"rotary positions rescaled by {kind}", "llama3 and yarn"),
         (

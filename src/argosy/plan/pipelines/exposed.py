@@ -9,9 +9,8 @@ import numpy as np
 
 from argosy.contracts.fleet import LongLink
 from argosy.contracts.plan import GRADIENT_BYTES
-from argosy.network.wires import send_ms
-from argosy.plan.costs.links import ring_wire
-from argosy.plan.costs.rings import Held, Setting, holder_of, parts_of_ring, passed_bytes
+from argosy.plan.costs.rings import Held, holder_of, parts_of_ring, ring_ms
+from argosy.plan.costs.setting import Setting
 from argosy.plan.costs.tables import gradient_sums
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.templates import Template
@@ -44,5 +43,4 @@ def ring_factors(layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[f
     used = layout.count * layout.chips[run.chip_class.name]
     holder = holder_of(run.chip_class, run.tp, layout.width(run), run.places, used)
     held = [Held(holder=holder, count=layout.count, copies=layout.cp * layout.ep, ep=layout.ep)]
-    wire = ring_wire([holder], links)
-    return send_ms(wire, passed_bytes(held, (1.0, 0.0))), send_ms(wire, passed_bytes(held, (0.0, 1.0)))
+    return ring_ms(held, (1.0, 0.0), links), ring_ms(held, (0.0, 1.0), links)

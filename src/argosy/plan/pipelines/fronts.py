@@ -12,37 +12,50 @@ from numpy.typing import NDArray
 from argosy.contracts.fleet import LongLink
 from argosy.plan.costs.setting import Setting
 from argosy.plan.costs.tables import worked
-from argosy.plan.pipelines.exposed import exposed_ms
-from argosy.plan.pipelines.grid import Family, Freedom, Grid, Part, make_grid
+from argosy.plan.pipelines.grid import Family, Freedom, Part
 from argosy.plan.pipelines.layouts import Layout
-from argosy.plan.pipelines.places import may_hold
-from argosy.plan.pipelines.templates import Template, make_template
+from argosy.plan.pipelines.likely import GPIPE_SHARES, Grid, make_grid
+from argosy.plan.pipelines.paced import Paced, choose
 
 # Times of a step that a front is good for: from what the block would take alone down to so small a part of it.
 TIMES, SHORTEST = 20, 1 / 64
-# GPipe templates are made for these parts of the batch.
-GPIPE_SHARES = (1.0, 0.5, 0.25)
 # How much more than estimated a layout may do, and how many are tried at most.
-UNSURE, TRIED_MAX, IDLE_MAX = 1.02, 60, 12
+UNSURE, TRIED_MAX, IDLE_MAX = 1.0, 100, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A template and how many replicas of it a block's chips make.
+class Likely:
+    """What replicas of some layout might do, before a layer is cut. rate, lag_ms: as of a choice."""
 
-    rate: sequences a ms of all replicas; lag_ms: what a step takes besides, gradients that nothing hides with it;
-    least_ms: of a step with the fewest micro-batches that its schedule runs.
-    """
-
-    template: Template
-    count: int
     rate: float
     lag_ms: float
-    least_ms: float
 
     def done(self, time_ms: float) -> float:
-        """Give the sequences done in a time, parts of micro-batches counted."""
-        return self.rate * (time_ms - self.lag_ms) if time_ms >= self.least_ms else 0.0
+        """Give the sequences done in a time."""
+        return max(0.0, self.rate * (time_ms - self.lag_ms))
+
+
+def likely(setting: Setting, block: Sequence[Part], family: Family, freedom: Freedom, batch: int) -> tuple[Likely, ...]:
+    """Estimate the best that a block may do in any time, the quickest for long times first; nothing if it can't."""
+    parts = tuple((part.chip_class.name, part.chips) for part in block)
+
+    def work() -> tuple[Likely, ...]:
+        grid = grid_of(setting, block, freedom)
+        if not len(grid):
+            return ()
+        rates, lags = grid.likely(family, batch)
+        order = np.lexsort((lags, -rates))
+        least = np.minimum.accumulate(np.concatenate([[np.inf], lags[order][:-1]]))
+        kept = order[(lags[order] < least) & (rates[order] > 0)]
+        return tuple(Likely(rate=float(rates[i]), lag_ms=float(lags[i])) for i in kept)
+
+    return worked(setting, ("likely", parts, family, freedom, batch), work)
+
+
+def grid_of(setting: Setting, block: Sequence[Part], freedom: Freedom) -> Grid:
+    """List a block's layouts, once."""
+    parts = tuple((part.chip_class.name, part.chips) for part in block)
+    return worked(setting, ("grid", parts, freedom), lambda: make_grid(setting, block, freedom))
 
 
 def front(
@@ -54,15 +67,15 @@ def front(
     batch: int,
     *,
     rivals: bool = True,
-) -> tuple[Choice, ...]:
+) -> tuple[Paced, ...]:
     """Find the choices of a block of which each does most in some time, the quickest for long times first.
 
     rivals: pipelines through several classes must do more than the best of each class alone.
     """
     parts = tuple((part.chip_class.name, part.chips) for part in block)
 
-    def work() -> tuple[Choice, ...]:
-        grid = worked(setting, ("grid", parts, freedom), lambda: make_grid(setting, block, freedom))
+    def work() -> tuple[Paced, ...]:
+        grid = grid_of(setting, block, freedom)
         alone = block if rivals and len(block) > 1 else ()
         fronts = [front(setting, [part], family, freedom, links, batch) for part in alone]
         return _front(setting, grid, family, links, batch, fronts)
@@ -76,18 +89,18 @@ def _front(
     family: Family,
     links: Sequence[LongLink],
     batch: int,
-    rivals: Sequence[Sequence[Choice]],
-) -> tuple[Choice, ...]:
-    if not len(grid.layouts):
+    rivals: Sequence[Sequence[Paced]],
+) -> tuple[Paced, ...]:
+    if not len(grid):
         return ()
-    rates, lags = grid.likely(family)
+    rates, lags = grid.likely(family, batch)
     if not rates.any():
         return ()
-    rounds_ms = lags + np.array([float(one.count * one.sequences) for one in grid.layouts]) / np.maximum(rates, 1e-300)
+    rounds_ms = lags + grid.count * grid.sequences / np.maximum(rates, 1e-300)
     longest_ms = 2 * (batch / float(rates.max()) + float(rounds_ms.min()))
     times_ms = np.geomspace(longest_ms * SHORTEST, longest_ms, TIMES)
-    best: list[Choice] = []
-    fitting: list[Choice] = []
+    best: list[Paced] = []
+    fitting: list[Paced] = []
     envelope = sum((most_done(choices, times_ms) for choices in rivals), start=np.zeros(TIMES))
     # What the likeliest does comes first, so that few others have to be tried.
     likely = np.maximum(0.0, rates[:, None] * (times_ms - lags[:, None]))
@@ -95,15 +108,16 @@ def _front(
     order = np.argsort(-(likely / np.maximum(peak, 1e-300)).max(axis=1), kind="stable")
     tried = idle = 0
     for index in order:
-        # Where memory is short the likeliest layouts don't fit; until one does, there is nothing to be idle for.
+        # Where memory is short the likeliest layouts don't fit; only what fits and does no more is idle.
         if tried >= TRIED_MAX or (best and idle >= IDLE_MAX):
             break
         if not (likely[index] * UNSURE > envelope).any():
             continue
-        tried, idle = tried + 1, idle + 1
-        for layout in family_layouts(grid.layouts[index], family, batch):
+        tried += 1
+        for layout in family_layouts(grid.layout(index), family, batch):
             choice = choose(setting, layout, links)
             if choice is not None:
+                idle += 1
                 fitting.append(choice)
                 done = most_done([choice], times_ms)
                 if (done > envelope).any():
@@ -115,7 +129,7 @@ def _front(
     return kept if kept or rivals else tuple(sorted(fitting, key=lambda c: c.lag_ms + batch / c.rate)[:1])
 
 
-def most_done(choices: Sequence[Choice], times_ms: NDArray[np.float64]) -> NDArray[np.float64]:
+def most_done(choices: Sequence[Paced], times_ms: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give the sequences that the best of some choices does in each time."""
     rows = [np.where(times_ms >= c.least_ms, c.rate * (times_ms - c.lag_ms), 0.0) for c in choices]
     return np.max(rows, axis=0) if rows else np.zeros(len(times_ms))
@@ -151,17 +165,3 @@ def family_layouts(layout: Layout, family: Family, batch: int) -> Iterator[Layou
     for microbatches in sorted({max(1, -int(-each * share // 1)) for share in GPIPE_SHARES}):
         if microbatches < depth:
             yield replace(plain, microbatches=microbatches)
-
-
-def choose(setting: Setting, layout: Layout, links: Sequence[LongLink]) -> Choice | None:
-    """Make a layout's template and say how fast all its replicas are; None where it does not fit."""
-    if layout.stages > setting.shape.num_layers or not may_hold(setting, layout):
-        return None
-    template = make_template(setting, layout, links)
-    if template is None:
-        return None
-    rate = layout.count * layout.sequences / template.pace_ms
-    lag_ms = template.fill_ms - template.pace_ms + exposed_ms(setting, template, links)
-    few = 1 if layout.schedule == "gpipe" else layout.depth
-    least_ms = lag_ms + few * template.pace_ms
-    return Choice(template=template, count=layout.count, rate=rate, lag_ms=lag_ms, least_ms=least_ms)

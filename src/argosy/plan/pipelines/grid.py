@@ -1,24 +1,26 @@
 """Which layouts there are: ways to lay a micro-batch over a stage, depths, and orders of classes.
 
-What each could do at best is known before any layer is cut. Must not know how many of them a fleet would use.
+Must not know what they cost, nor how many of them a fleet would use.
 """
 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import EMBEDDING
 from argosy.model.shape import ModelShape
-from argosy.plan.costs.setting import Setting, Shards, Way, shards_of
-from argosy.plan.costs.tables import end_gb, holding_of, layer_sums, state_sums, unit_times, worked
-from argosy.plan.forms import Form as Form
-from argosy.plan.forms import even_count
+from argosy.plan.costs.setting import Setting, Way
+from argosy.plan.costs.tables import unit_times, worked
+from argosy.plan.forms import Form, even_count
 from argosy.plan.pipelines.layouts import Layout, Run
-from argosy.plan.pipelines.partition import Floats
+
+Integers = NDArray[np.int64]
 
 DEPTHS_TRIED, DEPTH_MAX = 14, 128
 COUNTS_TRIED = 6
@@ -26,10 +28,6 @@ EP_MAX, CP_MAX = 64, 8
 # Context parallelism is tried where a rank would otherwise have more tokens of one sequence than this.
 CP_TOKENS = 8192
 TP_RATIO_MAX = 2
-# An estimate that lacks no more memory than this part of it may fit all the same, for cuts are uneven.
-SLACK = 0.1
-# Weights' gradients are at most a third of a pass through a layer, and zero-bubble hides twice as much.
-WAITING_MIN = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,125 +78,25 @@ class Freedom:
         return self.form.recompute_choices(self.recomputes) if self.form else [self.recomputes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Grid:
-    """Layouts of a block of parts with what an estimate of them needs, as arrays by layout.
-
-    layouts: as 1F1B pipelines. ms, kept_gb: by (layout, way to recompute), of one micro-batch through all layers if a
-    place had all of them, the mean of its places. state_gb, sharded_gb: what all layers keep on one place whatever is
-    in flight, and by ZeRO stage the part of it that is sharded. room_gb: memory of the mean place less what
-    no layer holds.
-    """
-
-    layouts: tuple[Layout, ...]
-    ms: Floats
-    kept_gb: Floats
-    state_gb: Floats
-    sharded_gb: Floats
-    room_gb: Floats
-
-    def likely(self, family: Family) -> tuple[Floats, Floats]:
-        """Estimate the sequences a ms of all replicas, and the ms of a first micro-batch beyond the time to the next.
-
-        As if layers could be split: every place has an even part of them and recomputes what does not fit. A rate of 0
-        where the states alone do not fit.
-        """
-        depth = np.array([float(layout.depth) for layout in self.layouts])
-        count = np.array([float(layout.count) for layout in self.layouts])
-        copies = np.array([float(layout.count * layout.cp * layout.ep) for layout in self.layouts])
-        sequences = np.array([float(layout.sequences) for layout in self.layouts])
-        sharded = self.sharded_gb[:, family.zero_stage] * (1 - 1 / copies)
-        left = self.room_gb * depth - (self.state_gb - sharded)
-        flying = mean_flying(family, depth)
-        over = flying * self.kept_gb[:, 0] - left
-        plain = self.ms[:, 0]
-        best = np.where(over <= 0, plain, np.inf)
-        for way in range(1, self.ms.shape[1]):
-            saved = np.maximum(1e-12, flying * (self.kept_gb[:, 0] - self.kept_gb[:, way]))
-            part = np.clip(over / saved, 0.0, 1.0)
-            fits = left - flying * self.kept_gb[:, way] >= -SLACK * self.room_gb * depth
-            best = np.minimum(best, np.where(fits, plain + part * (self.ms[:, way] - plain), np.inf))
-        fine = (left > 0) & np.isfinite(best)
-        pace = np.where(fine, best / depth, 1.0)
-        lags = pace * (depth - 1) / family.virtual_stages
-        lags = lags * WAITING_MIN if family.schedule == "zero-bubble" else lags
-        return np.where(fine, count * sequences / pace, 0.0), lags
-
-
-def mean_flying(family: Family, depth: Floats) -> Floats:
-    """Give the micro-batches in flight at the mean place, in whole ones, where there are many."""
-    if family.schedule == "zero-bubble":
-        return depth
-    if family.schedule == "interleaved":
-        return (depth * (family.virtual_stages - 1) + depth + 1) / family.virtual_stages
-    return (depth + 1) / 2
-
-
-def make_grid(setting: Setting, block: Sequence[Part], freedom: Freedom) -> Grid:
-    """List the layouts of a block: of one class every depth, of several every order and several counts."""
-    pure = len(block) == 1
-    found = list(pure_layouts(setting, block[0], freedom) if pure else mixed_layouts(setting, block, freedom))
-    rows = [mean_place(setting, layout) for layout in found]
-    return Grid(
-        layouts=tuple(found),
-        ms=np.array([row[0] for row in rows]),
-        kept_gb=np.array([row[1] for row in rows]),
-        state_gb=np.array([row[2] for row in rows]),
-        sharded_gb=np.array([row[3] for row in rows]),
-        room_gb=np.array([row[4] for row in rows]),
-    )
-
-
-def mean_place(setting: Setting, layout: Layout) -> tuple[Floats, Floats, float, Floats, float]:
-    """Give ms, kept_gb, state_gb, sharded_gb and room_gb of a layout's mean place, places weighted by their speed."""
-    of_runs = [of_run(setting, layout, run) for run in layout.runs]
-    if len(of_runs) == 1:
-        return of_runs[0]
-    counts = np.array([float(run.places) for run in layout.runs])
-    speeds = np.array([1 / ms[0] for ms, *_ in of_runs]) * counts
-    weights = speeds / speeds.sum()
-    ms = np.array([one[0] for one in of_runs])
-    return (
-        layout.depth / (counts[:, None] / ms).sum(axis=0),
-        weights @ np.array([one[1] for one in of_runs]),
-        float(weights @ np.array([one[2] for one in of_runs])),
-        weights @ np.array([one[3] for one in of_runs]),
-        float(counts @ np.array([one[4] for one in of_runs])) / layout.depth,
-    )
-
-
-def of_run(setting: Setting, layout: Layout, run: Run) -> tuple[Floats, Floats, float, Floats, float]:
-    """Give the same of one run; worked out once for a way."""
-
-    def work() -> tuple[Floats, Floats, float, Floats, float]:
-        laid = [layout.way(run, recompute) for recompute in layout.recomputes]
-        sums = [layer_sums(setting, run.chip_class, way) for way in laid]
-        halves = [float(state_sums(setting, laid[0], shards_of(stage, 2))[-1]) for stage in range(4)]
-        fixed = end_gb(setting, run.chip_class, False, False, holding_of(laid[-1], 1, Shards()))
-        return (
-            np.array([float(one.total_ms[-1]) for one in sums]),
-            np.array([float(one.kept_gb[-1]) for one in sums]),
-            halves[0],
-            np.array([2 * (halves[0] - half) for half in halves]),
-            (run.chip_class.chip.memory_gb or 0.0) - fixed,
-        )
-
-    return worked(setting, ("run", run.chip_class.name, layout.way(run), layout.recomputes), work)
-
-
 def pure_layouts(setting: Setting, part: Part, freedom: Freedom) -> Iterator[Layout]:
     """List pipelines of one class; count: how many of them its chips make."""
     for plain in ways(setting, [part.chip_class], freedom):
-        run = plain.runs[0]
-        groups = part.chips // plain.width(run)
-        for depth in depths(setting.shape.num_layers):
-            if depth > freedom.deepest(setting.shape):
-                break
-            count = freedom.count(plain, groups // depth)
-            if count:
-                yield replace(plain, runs=(replace(run, places=depth),), count=count)
+        for (depth,), count in zip(
+            *(rows.tolist() for rows in pure_places(setting, plain, [part], freedom)), strict=True
+        ):
+            yield replace(plain, runs=(replace(plain.runs[0], places=depth),), count=count)
 
 
+def pure_places(setting: Setting, plain: Layout, block: Sequence[Part], freedom: Freedom) -> tuple[Integers, Integers]:
+    """List the pipelines of a way to lay a place of one class: places by (pipeline, run), and how many chips make."""
+    groups = block[0].chips // plain.width(plain.runs[0])
+    deepest = freedom.deepest(setting.shape)
+    found = [(depth, freedom.count(plain, groups // depth)) for depth in depths(setting.shape.num_layers)]
+    rows = np.array([pair for pair in found if pair[0] <= deepest and pair[1]], dtype=np.int64).reshape(-1, 2)
+    return rows[:, :1], rows[:, 1]
+
+
+@lru_cache(maxsize=64)
 def depths(layers: int) -> list[int]:
     """List the depths of pipelines to try: what cuts the layers evenly, powers of two, and some between."""
     most = min(layers, DEPTH_MAX)
@@ -206,17 +104,23 @@ def depths(layers: int) -> list[int]:
     return sorted({*spread(most, DEPTHS_TRIED), *powers(most), *even})
 
 
-def mixed_layouts(setting: Setting, block: Sequence[Part], freedom: Freedom) -> Iterator[Layout]:
-    """List pipelines through several classes, in every order, for several counts of replicas."""
+def mixed_places(setting: Setting, plain: Layout, block: Sequence[Part], freedom: Freedom) -> tuple[Integers, Integers]:
+    """List the same for pipelines through several classes, for several counts of replicas."""
     most = min(setting.shape.num_layers, freedom.deepest(setting.shape))
+    groups = [part.chips // plain.width(run) for part, run in zip(block, plain.runs, strict=True)]
+    least = max(1, -(-sum(groups) // most))
+    tried = [freedom.count(plain, count) for count in range_spread(least, min(groups), COUNTS_TRIED)]
+    rows = [(*(n // count for n in groups), count) for count in dict.fromkeys(filter(None, tried))]
+    kept = np.array([row for row in rows if sum(row[:-1]) <= most], dtype=np.int64).reshape(-1, len(block) + 1)
+    return kept[:, :-1], kept[:, -1]
+
+
+def mixed_layouts(setting: Setting, block: Sequence[Part], freedom: Freedom) -> Iterator[Layout]:
+    """List pipelines through several classes, in every order."""
     for plain in ways(setting, [part.chip_class for part in block], freedom):
-        groups = [part.chips // plain.width(run) for part, run in zip(block, plain.runs, strict=True)]
-        least = max(1, -(-sum(groups) // most))
-        tried = [freedom.count(plain, count) for count in range_spread(least, min(groups), COUNTS_TRIED)]
-        for count in dict.fromkeys(filter(None, tried)):
-            runs = [replace(run, places=n // count) for run, n in zip(plain.runs, groups, strict=True)]
-            if sum(run.places for run in runs) > most:
-                continue
+        rows, counts = (found.tolist() for found in mixed_places(setting, plain, block, freedom))
+        for places, count in zip(rows, counts, strict=True):
+            runs = [replace(run, places=n) for run, n in zip(plain.runs, places, strict=True)]
             for order in itertools.permutations(runs):
                 yield replace(plain, runs=order, count=count)
 
@@ -280,8 +184,8 @@ def tp_choices(setting: Setting, classes: Sequence[ChipClass], freedom: Freedom)
     """List the TP degrees of each class of a pipeline: the same on all, or near ones where they may differ."""
     form = freedom.form
     if freedom.runnable or (form is not None and not form.unlike_tps(setting.shape)) or len(classes) != 2:
-        return [(tp,) * len(classes) for tp in tp_degrees(setting, classes, form)]
-    each = [tp_degrees(setting, [chip_class], form) for chip_class in classes]
+        return [(tp,) * len(classes) for tp in tp_degrees(setting, classes)]
+    each = [tp_degrees(setting, [chip_class]) for chip_class in classes]
     return [
         tps
         for tps in itertools.product(*each)
@@ -289,15 +193,10 @@ def tp_choices(setting: Setting, classes: Sequence[ChipClass], freedom: Freedom)
     ]
 
 
-def tp_degrees(setting: Setting, classes: Sequence[ChipClass], form: Form | None = None) -> list[int]:
-    """List the TP degrees that stay in a node of every class and that the program, or the framework, can cut by."""
+def tp_degrees(setting: Setting, classes: Sequence[ChipClass]) -> list[int]:
+    """List the TP degrees that stay in a node of every class and that the program can cut by."""
     most = math.gcd(*(chip_class.chips_per_node for chip_class in classes))
-    pads, copies = (form.pads_vocabulary, form.copies_keys) if form else (True, True)
-    return [
-        tp
-        for tp in range(1, most + 1)
-        if most % tp == 0 and setting.can_cut(tp, pads_vocabulary=pads, copies_keys=copies)
-    ]
+    return [tp for tp in range(1, most + 1) if most % tp == 0 and setting.can_cut(tp)]
 
 
 def ep_degrees(shape: ModelShape, runnable: bool) -> list[int]:

@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from argosy.contracts.plan import EMBEDDING
-from argosy.plan.costs.cost import UnitCost, payload_bytes
+from argosy.plan.costs.cost import UnitCost, payload_bytes, update_ms
 from argosy.plan.costs.setting import Setting
 from argosy.plan.costs.tables import PlaceSums, end_gb, holding_of, place_sums, state_sums, unit_times, worked
 from argosy.plan.pipelines.layouts import Layout, Run
-from argosy.plan.pipelines.partition import Cut as Cut
-from argosy.plan.pipelines.partition import Floats, Integers, StageCosts, fullest, partition, used_gb
+from argosy.plan.pipelines.partition import Cut, Floats, Integers, StageCosts, fullest, partition, used_gb
 from argosy.plan.pipelines.virtual import most_gb, recomputed
 
 
@@ -169,6 +168,36 @@ def stage_times(setting: Setting, layout: Layout, cut: Cut) -> tuple[tuple[float
         backward[stage] += cost.backward_ms
         weight[stage] += cost.weight_ms
     return tuple(forward.tolist()), tuple(backward.tolist()), tuple(weight.tolist())
+
+
+def update_lag_ms(setting: Setting, layout: Layout, cut: Cut, forward_ms: Sequence[float]) -> float:
+    """Give what the optimizer's step adds to a step: what the pipeline's first forwards don't hide of any place's."""
+    kinds, numbers = alike(layout)
+    kind = np.tile(numbers, layout.virtual_stages)
+    sums = stacked([update_sums(setting, layout, run) for run in kinds])
+    stages = sums[kind, np.array(cut.ends)] - sums[kind, np.array(cut.starts)]
+    for stage, run, unit in ((0, layout.runs[0], EMBEDDING), (-1, layout.runs[-1], setting.shape.num_layers)):
+        stages[stage] += unit_update_ms(setting, layout, run, unit)
+    places = stages.reshape(layout.virtual_stages, layout.depth).sum(axis=0)
+    before = np.concatenate([[0.0], np.cumsum(forward_ms[: layout.depth - 1])])
+    return float(np.maximum(0.0, places - before).max())
+
+
+def update_sums(setting: Setting, layout: Layout, run: Run) -> Floats:
+    """Sum the optimizer's step over the layers before each."""
+
+    def work() -> Floats:
+        each = {kind: unit_update_ms(setting, layout, run, kind) for kind in set(setting.kinds)}
+        return np.concatenate([[0.0], np.cumsum([each[kind] for kind in setting.kinds])])
+
+    return worked(setting, ("update sums", run.chip_class.name, run.tp, layout.ep, layout.shares.optimizer), work)
+
+
+def unit_update_ms(setting: Setting, layout: Layout, run: Run, unit: int, shards: int = 0) -> float:
+    """Time the optimizer's step of a unit, sharded as the layout says unless over so many; worked out once."""
+    shards = shards or layout.shares.optimizer
+    key = ("unit update", run.chip_class.name, unit, run.tp, layout.ep, shards)
+    return worked(setting, key, lambda: update_ms(setting, run.chip_class, (unit,), layout.way(run), shards))
 
 
 def between(sums: Floats, start: int, end: int) -> float:

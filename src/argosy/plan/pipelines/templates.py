@@ -3,22 +3,17 @@
 Must not know how many replicas there are in all, nor the batch.
 """
 
-import itertools
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from argosy.contracts.fleet import LongLink
 from argosy.contracts.plan import Send, Wire
-from argosy.network.wires import send_ms
-from argosy.plan.costs.links import Holder, boundary_wire
 from argosy.plan.costs.setting import Setting
 from argosy.plan.costs.tables import worked
+from argosy.plan.pipelines.boundaries import boundary_wires, crossing_streams, posted_ms
 from argosy.plan.pipelines.layouts import Layout
-from argosy.plan.pipelines.places import Cut, boundaries, make_cut, sent_bytes, stage_times
-
-Streams = Mapping[frozenset[str], int]
-"""How many ranks send over the link between two sites at once, by the pair of sites."""
+from argosy.plan.pipelines.partition import Cut
+from argosy.plan.pipelines.places import make_cut, sent_bytes, stage_times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +60,7 @@ def joined(
 ) -> Template:
     """Make the template of timed stages and the wires between them."""
     sent = sent_bytes(setting, layout)
-    posts_ms = [send_ms(wire, bytes_) for wire, bytes_ in zip(wires, sent, strict=True)]
-    hops_ms = [post + wire.one_way_ms for post, wire in zip(posts_ms, wires, strict=True)]
+    posts_ms, hops_ms = posted_ms(wires, sent)
     pace_ms, fill_ms = rhythm(layout, times, posts_ms, hops_ms)
     return Template(
         layout=layout,
@@ -81,12 +75,12 @@ def joined(
     )
 
 
-def rejoined(setting: Setting, template: Template, links: Sequence[LongLink], streams: Streams) -> Template:
-    """Give a template's boundaries over long links the share that so many streams leave them."""
+def rejoined(setting: Setting, template: Template, links: Sequence[LongLink], layouts: Sequence[Layout]) -> Template:
+    """Give a template's boundaries over long links the share that the streams of all these layouts leave them."""
     if not any(wire.long_link for wire in template.wires):
         return template
     times = (template.forward_ms, template.backward_ms, template.weight_ms)
-    wires = boundary_wires(template.layout, links, streams)
+    wires = boundary_wires(template.layout, links, crossing_streams(layouts))
     return joined(setting, template.layout, template.cut, times, wires)
 
 
@@ -119,37 +113,3 @@ def rhythm(
     if layout.schedule == "zero-bubble":
         fill -= 2 * (sum(times[2]) - max(times[2]))
     return pace, max(fill, max(works))
-
-
-def crossing_streams(layouts: Iterable[Layout]) -> Streams:
-    """Count the ranks that send over each pair of sites at once, those of all replicas' boundaries that cross it."""
-    streams: Counter[frozenset[str]] = Counter()
-    for layout in layouts:
-        for before, after in itertools.pairwise(layout.runs):
-            sites = frozenset((before.chip_class.site, after.chip_class.site))
-            if len(sites) > 1:
-                streams[sites] += max(layout.width(before), layout.width(after)) * layout.count
-    return streams
-
-
-def boundary_wires(layout: Layout, links: Sequence[LongLink], streams: Streams) -> tuple[Wire, ...]:
-    """Find the wire of each boundary of a layout, one that crosses sites with its share of the link."""
-    places = layout.places
-    of_class: Counter[str] = Counter()
-    before: list[int] = []
-    for place in places:
-        before.append(of_class[place.chip_class.name])
-        of_class[place.chip_class.name] += 1
-    holders = [
-        Holder(
-            chip_class=run.chip_class, tp=run.tp, width=layout.width(run), class_stages=of_class[run.chip_class.name]
-        )
-        for run in places
-    ]
-    wires: dict[tuple[int, int], Wire] = {}
-    for a, b in boundaries(layout):
-        if (a, b) not in wires:
-            sites = frozenset((holders[a].chip_class.site, holders[b].chip_class.site))
-            sharing = streams.get(sites, 1) if len(sites) > 1 else 1
-            wires[a, b] = boundary_wire(holders[a], holders[b], before[a], before[b], sharing, links)
-    return tuple(wires[pair] for pair in boundaries(layout))

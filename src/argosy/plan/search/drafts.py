@@ -11,11 +11,11 @@ from functools import cached_property
 
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import Exchange, Plan, Replica, Wire
-from argosy.plan.costs.rings import Held, Ring, Setting, gradient_bytes, holder_of, make_ring
+from argosy.plan.costs.rings import Held, Ring, gradient_bytes, holder_of, make_ring
+from argosy.plan.costs.setting import Setting
 from argosy.plan.pipelines.shares import Kind, deal
 from argosy.plan.pipelines.stages import holding_stages, updated_stages
-from argosy.plan.pipelines.templates import Template, crossing_streams, make_template, rejoined
-from argosy.plan.timing.schedules import choose_schedule
+from argosy.plan.pipelines.templates import Template, make_template, rejoined
 
 # The all-reduce of the gradient norm: there and back over the longest wire, and its start.
 BARRIER_START_MS = 0.02
@@ -104,7 +104,7 @@ def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: in
     None where it can't be dealt, or where what the schedule holds would not fit. schedule: empty takes what the
     templates were made for, or GPipe where a replica would get too few micro-batches.
     """
-    kinds = [kind_of(template, count) for template, count in templates]
+    kinds = [kind_of(template, count, rounds=base.setting.program.torch_rounds) for template, count in templates]
     dealt = deal(kinds, batch)
     if not dealt or schedule == "gpipe":
         dealt = deal([replace(kind, at_least=kind.multiple) for kind in kinds], batch)
@@ -116,18 +116,15 @@ def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: in
         for microbatches, count in shares
     )
     wanted = schedule or groups[0].template.layout.schedule
-    if wanted != "gpipe" and any(choose_schedule(g.template.layout.depth, g.microbatches) == "gpipe" for g in groups):
+    if wanted != "gpipe" and any(g.microbatches < g.template.layout.depth for g in groups):
         if schedule or wanted != "1f1b":
             return None
         wanted = "gpipe"
     return refitted(replace(base, groups=groups, schedule=wanted))
 
 
-def kind_of(template: Template, count: int) -> Kind:
-    """Say how fast so many replicas of a template are.
-
-    Torch deals zero-bubble's micro-batches into as many rounds as they fill the pipeline, which must go into them.
-    """
+def kind_of(template: Template, count: int, *, rounds: bool = False) -> Kind:
+    """Say how fast so many replicas of a template are. rounds: zero-bubble is dealt in rounds (`costs.program`)."""
     layout = template.layout
     return Kind(
         pace_ms=template.pace_ms,
@@ -136,7 +133,7 @@ def kind_of(template: Template, count: int) -> Kind:
         sequences=layout.sequences,
         at_most=layout.microbatches if layout.schedule == "gpipe" else 1_000_000_000,
         multiple=layout.depth if layout.schedule == "interleaved" else 1,
-        round_of=layout.depth if layout.schedule == "zero-bubble" else 0,
+        round_of=layout.depth if rounds and layout.schedule == "zero-bubble" else 0,
         at_least=1 if layout.schedule == "gpipe" else layout.depth,
     )
 
@@ -157,13 +154,12 @@ def refitted(draft: Draft) -> Draft | None:
         )
         for group, shards in zip(draft.groups, draft.shards, strict=True)
     ]
-    streams = crossing_streams(layouts)
     groups = []
     for group, layout in zip(draft.groups, layouts, strict=True):
         template = make_template(draft.setting, layout, draft.links)
         if template is None:
             return None
-        groups.append(replace(group, template=rejoined(draft.setting, template, draft.links, streams)))
+        groups.append(replace(group, template=rejoined(draft.setting, template, draft.links, layouts)))
     again = replace(draft, groups=tuple(groups))
     # Other cuts may leave fewer that hold the same.
     return again if again.shards == draft.shards else None

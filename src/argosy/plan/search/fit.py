@@ -120,6 +120,11 @@ def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...
     return [tuple(Part(chip_class=c, chips=choice[c.name]) for c in classes) for choice in choices]
 
 
+def whole_parts(classes: Sequence[ChipClass]) -> list[Part]:
+    """Take all chips of some classes."""
+    return [Part(chip_class=chip_class, chips=chip_class.chips) for chip_class in classes]
+
+
 def powered_chips(chip_class: ChipClass, power_kw: float) -> int:
     """Count the chips of a class that a power feeds: whole nodes, or what there is of one."""
     chips = min(chip_class.chips, int(power_kw * 1e3 / (chip_class.chip.tdp_w or float("inf")) + 1e-9))
@@ -182,7 +187,7 @@ def least_need(search: Search, parts: Sequence[Part], batch: int) -> tuple[float
         tried += [joined] if joined[0] > limit_gb else []
     need_gb, limit_gb, used = min(tried, key=lambda one: one[0] / (one[1] or 1.0))
     chips = {part.chip_class.chip.name: part.chip_class.chip.memory_gb or 0.0 for part in used}
-    return need_gb, limit_gb, " and ".join(f"{name} has {memory_gb:,g}" for name, memory_gb in chips.items())
+    return need_gb, limit_gb, ", ".join(f"{name} has {memory_gb:,g}" for name, memory_gb in chips.items())
 
 
 def eased_text(search: Search, job: Job, parts: Sequence[Part], need_gb: float) -> str:

@@ -70,7 +70,7 @@ def smallest_chips(search: Search, chip_class: ChipClass, batch: int) -> int | N
         return bool(search.estimates([part(nodes)], batch, 1))
 
     shape = search.base.setting.shape
-    tp = max(tp_degrees(search.base.setting, [chip_class], search.freedom.form))
+    tp = max(tp_degrees(search.base.setting, [chip_class]))
     low, most = 0, -(-tp * min(shape.num_layers, DEPTH_MAX) * batch // size)
     if least_gb(search, [part(most)], batch) > limit_gb:
         return None

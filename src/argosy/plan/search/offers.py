@@ -53,10 +53,12 @@ def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Pro
     batch, chips_min = job.train.global_batch_size, job.chips.minimum
     for done, parts in enumerate(choices):
         progress(done, len(choices))
-        found = search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)
+        found = []
+        if len(parts) < len(classes):
+            found = search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)
         if len(parts) == len(classes) or (found and found[0].step_ms <= NEAR_BEST * best_ms):
             found = search.estimates(parts, batch, TIMED_FULL, mix=True, chips_min=chips_min)
-        timed = [time_draft(estimate.draft) for estimate in found]
+        timed = [estimate.timed for estimate in found]
         best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
         offers += [Offer(timed=one, parts=parts) for one in timed]
     progress(len(choices), len(choices))
@@ -76,7 +78,7 @@ def smaller(search: Search, job: Job, choices: Sequence[tuple[Part, ...]], best_
             continue
         if job.objective.goal == "fastest" and least_step_ms(setting, parts, batch, search.freedom) >= best_ms:
             continue
-        timed = [time_draft(e.draft) for e in search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)]
+        timed = [e.timed for e in search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)]
         best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
         offers += [Offer(timed=one, parts=parts) for one in timed]
     return offers
@@ -134,7 +136,8 @@ def moved(draft: Draft, giver: int, taker: int) -> Draft:
     for index, group in enumerate(draft.groups):
         change = (index == taker) - (index == giver)
         takes = group.microbatches + change
-        runs = takes > 0 and (draft.schedule == "gpipe" or kind_of(group.template, 1).allowed(takes) == takes)
+        kind = kind_of(group.template, 1, rounds=draft.setting.program.torch_rounds)
+        runs = takes > 0 and (draft.schedule == "gpipe" or kind.allowed(takes) == takes)
         if change and not runs:
             return draft
         if change and group.count > 1:

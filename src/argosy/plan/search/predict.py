@@ -55,10 +55,9 @@ class Reference:
 
 def time_draft(draft: Draft) -> Timed:
     """Time a draft by its sketch."""
-    plan = sketch(draft)
     return Timed(
         draft=draft,
-        timeline=steady(plan),
+        timeline=steady(sketch(draft)),
         tokens=draft.sequences * draft.setting.sequence_length,
         dollars_per_hour=summed(draft, [c.chip.price_per_hour for c in draft.classes.values()]),
         power_kw=summed(draft, [c.chip.tdp_w and c.chip.tdp_w / 1e3 for c in draft.classes.values()]),

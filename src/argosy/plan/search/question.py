@@ -4,22 +4,33 @@ Must not know which chips there are.
 """
 
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 from argosy.contracts.fleet import LongLink
 from argosy.contracts.job import Job
 from argosy.model.shape import ModelShape
-from argosy.plan.costs.program import program_for
-from argosy.plan.costs.setting import Measured as Measured
-from argosy.plan.costs.setting import Setting
-from argosy.plan.pipelines.grid import Form as Form
+from argosy.plan.costs.measured import Measured
+from argosy.plan.forms import Form
 from argosy.plan.pipelines.grid import Freedom, powers
-from argosy.plan.search.drafts import Draft
+from argosy.plan.search.base import base_draft
 from argosy.plan.search.search import Search
 
 # With fused attention there are no scores to recompute selectively; a profile may know otherwise.
 # Micro-batches of up to SMALL_SIZE sequences are tried always, larger ones of up to LARGE_TOKENS tokens.
 SMALL_SIZE, LARGEST_SIZE, LARGE_TOKENS = 4, 64, 65536
 RECOMPUTES, FUSED_RECOMPUTES = ("none", "selective", "full"), ("none", "full")
+
+
+class Asked(TypedDict, total=False):
+    """The terms on which plans are asked for, all of them optional; whoever is asked hands them on.
+
+    measured: profiles, which go before the roofline; a chip that has one is planned by it alone. runnable: only plans
+    that Argosy's own trainer runs. form: only plans that another framework runs.
+    """
+
+    measured: Measured | None
+    runnable: bool
+    form: Form | None
 
 
 def microbatch_sizes(sequence_length: int) -> tuple[int, ...]:
@@ -37,32 +48,13 @@ def make_search(
     shape: ModelShape,
     long_links: Sequence[LongLink],
     fleet: str,
-    measured: Measured | None = None,
-    *,
-    runnable: bool = False,
-    form: Form | None = None,
+    **asked: Unpack[Asked],
 ) -> Search:
-    """Make the search for a job's plans.
-
-    measured: profiles, which go before the roofline. runnable: only plans that Argosy's own trainer runs.
-    form: only plans that another framework runs.
-    """
+    """Make the search for a job's plans, on the terms that were asked for."""
     train = job.train
-    base = Draft(
-        setting=Setting(
-            shape,
-            train.sequence_length,
-            train.precision,
-            program=program_for(train.precision, own=runnable or (measured is not None and form is None)),
-            measured=measured,
-        ),
-        model=job.model,
-        fleet=fleet,
-        groups=(),
-        schedule="",
-        zero_stage=0,
-        links=tuple(link for link in long_links if link.gbps > 0),
-    )
+    measured, runnable, form = asked.get("measured"), asked.get("runnable", False), asked.get("form")
+    own = runnable or (measured is not None and form is None)
+    base = base_draft(job, shape, long_links, fleet, measured, own=own, form=form)
     recomputes = RECOMPUTES if measured and not runnable else FUSED_RECOMPUTES
     freedom = Freedom(
         sizes=(train.microbatch_size,) if train.microbatch_size else microbatch_sizes(train.sequence_length),

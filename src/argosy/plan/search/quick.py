@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
+from argosy.plan.pipelines.grid import Part
 from argosy.plan.search.bound import plan_of
-from argosy.plan.search.fit import choose_parts
+from argosy.plan.search.fit import choose_parts, whole_parts
 from argosy.plan.search.offers import Offer
-from argosy.plan.search.predict import time_draft
-from argosy.plan.search.search import Part, Search
+from argosy.plan.search.search import Search
 
 # So many of the drafts that are likely best are timed.
 TIMED = 4
@@ -26,7 +26,8 @@ def quick_plan(search: Search, job: Job, classes: Sequence[ChipClass], known: di
     for chosen in choose_parts(job, classes)[:1]:
         parts = tuple(Part(chip_class=known[part.chip_class.name], chips=part.chips) for part in chosen)
         found = search.estimates(parts, job.train.global_batch_size, TIMED, chips_min=job.chips.minimum)
-        offers = [Offer(timed=time_draft(estimate.draft), parts=parts) for estimate in found]
+        offers = [Offer(timed=estimate.timed, parts=parts) for estimate in found]
         if offers:
-            return plan_of(search, job, min(offers, key=lambda offer: offer.timed.timeline.step_ms))
+            best = min(offers, key=lambda offer: offer.timed.timeline.step_ms)
+            return plan_of(search, job, best, whole_parts(classes))
     return None

@@ -5,12 +5,13 @@ A reference that a plan may surpass; what none can is in `least`. Must not choos
 
 from argosy.contracts.job import Job
 from argosy.plan.costs.alone import efficiency
+from argosy.plan.pipelines.grid import Part
 from argosy.plan.search.offers import Offer
-from argosy.plan.search.predict import Reference, time_draft
-from argosy.plan.search.search import Part, Search
+from argosy.plan.search.predict import Reference
+from argosy.plan.search.search import Search
 from argosy.plan.telling.explain import marked, rate_text
 
-TIMED_ALONE = 1
+TIMED_ALONE = 4
 
 
 def reference(search: Search, job: Job, offer: Offer) -> Reference:
@@ -47,7 +48,7 @@ def batch_share(search: Search, batch: int, share: float) -> int:
 def alone_tokens_per_second(search: Search, part: Part, batch: int) -> float | None:
     """Give the throughput of the best plan on one class alone; None where the model does not fit on it."""
     estimates = search.estimates([part], batch, TIMED_ALONE)
-    return max((time_draft(estimate.draft).tokens_per_second for estimate in estimates), default=None)
+    return max((estimate.timed.tokens_per_second for estimate in estimates), default=None)
 
 
 def ideal_tokens_per_second(search: Search, part: Part) -> float:

@@ -8,21 +8,24 @@ import itertools
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
-from argosy.network.wires import find_wire, send_ms
 from argosy.plan.costs.links import can_join, has_link
-from argosy.plan.pipelines.fronts import Choice, front
-from argosy.plan.pipelines.grid import Family, Freedom
-from argosy.plan.pipelines.grid import Part as Part
+from argosy.plan.pipelines.fronts import Likely, front, likely
+from argosy.plan.pipelines.grid import Family, Freedom, Part
+from argosy.plan.pipelines.paced import Paced
 from argosy.plan.pipelines.templates import Template
-from argosy.plan.search.drafts import Draft, make_draft, sketch
+from argosy.plan.search.drafts import Draft, make_draft
 from argosy.plan.search.mixing import mixed
+from argosy.plan.search.predict import Timed, time_draft
 
 BLOCK_MAX = 3
 PARTITIONED_MAX = 4
 # Times around the estimated step for which the best choices are combined too.
 TIMES_AROUND = (1.0, 0.8, 1.25)
 MIXED_FAMILIES = 2
+# More drafts than asked for are timed, as many again but no more than this.
+TIMED_MORE_MAX = 12
 # What may be sharded where gradients cross sites, as a ZeRO stage.
 ZERO_ACROSS_MAX = 1
 BISECTIONS, CLOSE = 60, 1e-4
@@ -37,10 +40,20 @@ OTHER_FAMILIES = tuple(Family(zero_stage=z) for z in (2, 3))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A draft that is not timed yet, and a guess of its step."""
+    """A timed draft with its family."""
 
-    draft: Draft
-    step_ms: float
+    timed: Timed
+    family: Family
+
+    @property
+    def draft(self) -> Draft:
+        """The draft."""
+        return self.timed.draft
+
+    @property
+    def step_ms(self) -> float:
+        """Its step in the steady state."""
+        return self.timed.timeline.step_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,29 +84,33 @@ class Search:
     def estimates(
         self, parts: Sequence[Part], batch: int, limit: int, *, mix: bool = False, chips_min: int = 1
     ) -> list[Estimate]:
-        """Guess drafts that use these parts for a batch; answers the best few, best first.
+        """Time drafts that use these parts for a batch; answers the best few, best first.
 
         mix: several templates of a class too. chips_min: drafts that use fewer are left out. Candidates come by what
         their choices take at least, so most are left out before they are drafts.
         """
-        listed = self.candidates(parts, batch)
-        listed += self.mixes(parts, listed, batch) if mix and not self.freedom.form else []
-        candidates = sorted(listed, key=lambda candidate: candidate.least_ms)
         found: list[Estimate] = []
         tried: set[object] = set()
-        for candidate in candidates:
-            if len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms:
-                break
+        most = limit + min(limit, TIMED_MORE_MAX)
+
+        def consider(candidate: Candidate) -> None:
             key = (candidate.family, tuple((t.layout.key, count) for t, count in candidate.choice))
             if key in tried:
-                continue
+                return
             tried.add(key)
             for draft in self.drafts(candidate, batch):
-                if sum(draft.chips.values()) < chips_min:
-                    continue
-                if len(found) >= limit and compute_ms(draft) >= found[limit - 1].step_ms:
-                    continue
-                insort(found, Estimate(draft=draft, step_ms=guess_ms(draft)), key=lambda estimate: estimate.step_ms)
+                enough = sum(draft.chips.values()) >= chips_min
+                if enough and (len(found) < limit or compute_ms(draft) < found[limit - 1].step_ms):
+                    insort(
+                        found, Estimate(timed=time_draft(draft), family=candidate.family), key=lambda one: one.step_ms
+                    )
+
+        for candidate in self.candidates(parts, batch):
+            if len(found) >= most or (len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms):
+                break
+            consider(candidate)
+        for candidate in self.mixes(parts, found, batch) if mix and not self.freedom.form else ():
+            consider(candidate)
         return found[:limit]
 
     def drafts(self, candidate: Candidate, batch: int) -> Iterator[Draft]:
@@ -108,36 +125,55 @@ class Search:
             if draft is not None and has_form(draft, self.freedom):
                 yield from exchanged(draft, self.freedom)
 
-    def candidates(self, parts: Sequence[Part], batch: int) -> list[Candidate]:
-        """List candidates that use these parts: the best choice of each block for a time, and the best mix of all."""
+    def candidates(self, parts: Sequence[Part], batch: int) -> Iterator[Candidate]:
+        """Give candidates that use these parts, by what they take at least.
+
+        They are the best choices of the blocks for a time. Layers of a way to join classes are cut only when it could
+        be the next.
+        """
+        waiting: list[tuple[float, int, Candidate]] = []
+        number = itertools.count()
+        for least_ms, family, blocks in self.likely_ways(parts, batch):
+            while waiting and waiting[0][0] <= least_ms:
+                yield heappop(waiting)[2]
+            fronts = [self.front(block, family) for block in blocks]
+            # Of many classes those that can't hold the model alone are left out.
+            fronts = fronts if self.joined else [choices for choices in fronts if choices]
+            if fronts and all(fronts):
+                for candidate in combined(fronts, family, batch):
+                    heappush(waiting, (candidate.least_ms, next(number), candidate))
+        while waiting:
+            yield heappop(waiting)[2]
+
+    def likely_ways(self, parts: Sequence[Part], batch: int) -> list[tuple[float, Family, list[tuple[Part, ...]]]]:
+        """List families with ways to put classes into blocks, by an estimate of their least time."""
         sites = {part.chip_class.site for part in parts}
         alone = len(parts) > 1 and any(part.chip_class.nic_gbps <= 0 for part in parts)
         if alone or not can_join(sites, self.base.links):
             return []
-        found: list[Candidate] = []
-        for family in self.families:
-            for blocks in partitions(parts, joined=self.joined):
-                if (self.freedom.form and len(blocks) > 1) or not all(self.linked(block) for block in blocks):
-                    continue
-                fronts = [self.front(block, family) for block in blocks]
-                # Of many classes those that can't hold the model alone are left out.
-                fronts = fronts if self.joined else [choices for choices in fronts if choices]
-                if fronts and all(fronts):
-                    found += combined(fronts, family, batch)
-        return found
+        found = []
+        for blocks in partitions(parts, joined=self.joined):
+            if (self.freedom.form and len(blocks) > 1) or not all(self.linked(block) for block in blocks):
+                continue
+            for family in self.families:
+                lines = [self.likely(block, family) for block in blocks]
+                lines = lines if self.joined else [line for line in lines if line]
+                if lines and all(lines):
+                    found.append((least_time_ms(lines, batch), family, blocks))
+        return sorted(found, key=lambda way: way[0])
 
-    def mixes(self, parts: Sequence[Part], found: Sequence[Candidate], batch: int) -> Iterator[Candidate]:
+    def mixes(self, parts: Sequence[Part], found: Sequence[Estimate], batch: int) -> Iterator[Candidate]:
         """Give for each family that is near the best the mix of templates of all blocks that does most."""
         chips = {part.chip_class.name: part.chips for part in parts}
         best: dict[Family, float] = {}
-        for candidate in found:
-            best[candidate.family] = min(candidate.least_ms, best.get(candidate.family, candidate.least_ms))
-        for family, least_ms in sorted(best.items(), key=lambda item: item[1])[:MIXED_FAMILIES]:
+        for estimate in found:
+            best.setdefault(estimate.family, estimate.step_ms)
+        for family, step_ms in list(best.items())[:MIXED_FAMILIES]:
             blocks = [b for b in blocks_of(parts, joined=self.joined) if self.linked(b)]
             pool = [choice.template for block in blocks for choice in self.front(block, family)]
-            picked = mixed(pool, chips, batch, least_ms)
+            picked = mixed(pool, chips, batch, step_ms)
             if picked:
-                yield Candidate(choice=tuple(picked), family=family, least_ms=least_ms)
+                yield Candidate(choice=tuple(picked), family=family, least_ms=step_ms)
 
     def linked(self, block: tuple[Part, ...]) -> bool:
         """Tell whether a block may share pipelines: through several sites only where every two have a link."""
@@ -146,10 +182,21 @@ class Search:
 
     def pace(self, part: Part) -> float:
         """Give the tokens a second of a class's quickest replicas alone, in a step without end; 0 where none fits."""
-        rates = [choice.rate for family in self.families for choice in self.front((part,), family)]
-        return max(rates, default=0.0) * self.base.setting.sequence_length * 1e3
+        best = 0.0
+        likely = {
+            family: max((line.rate for line in self.likely((part,), family)), default=0.0) for family in self.families
+        }
+        for family, rate in sorted(likely.items(), key=lambda item: -item[1]):
+            if rate <= best:
+                break
+            best = max([best, *(choice.rate for choice in self.front((part,), family))])
+        return best * self.base.setting.sequence_length * 1e3
 
-    def front(self, block: tuple[Part, ...], family: Family) -> tuple[Choice, ...]:
+    def likely(self, block: tuple[Part, ...], family: Family) -> tuple[Likely, ...]:
+        """Estimate what a block may do."""
+        return likely(self.base.setting, block, family, self.freedom, self.batch)
+
+    def front(self, block: tuple[Part, ...], family: Family) -> tuple[Paced, ...]:
         """Give the choices of a block."""
         return front(
             self.base.setting, block, family, self.freedom, self.base.links, self.batch, rivals=not self.crowded
@@ -199,7 +246,7 @@ def crosses(draft: Draft) -> bool:
     return len(draft.sites) > 1 and not alone
 
 
-def combined(fronts: Sequence[Sequence[Choice]], family: Family, batch: int) -> list[Candidate]:
+def combined(fronts: Sequence[Sequence[Paced]], family: Family, batch: int) -> list[Candidate]:
     """Take for the time of a step, and for some around it, the choice of each block that does most in it."""
     time_ms = least_time_ms(fronts, batch)
     found = {}
@@ -212,7 +259,7 @@ def combined(fronts: Sequence[Sequence[Choice]], family: Family, batch: int) -> 
     return list(found.values())
 
 
-def least_time_ms(fronts: Sequence[Sequence[Choice]], batch: int) -> float:
+def least_time_ms(fronts: Sequence[Sequence[Paced | Likely]], batch: int) -> float:
     """Find the time in which the best choices of all blocks do a batch, parts of micro-batches counted."""
 
     def done(time_ms: float) -> float:
@@ -269,21 +316,6 @@ def blocks_of(parts: Sequence[Part], *, joined: bool) -> list[tuple[Part, ...]]:
     found = [block for blocks in partitions(parts, joined=joined) for block in blocks]
     named = {tuple(part.chip_class.name for part in block): block for block in found}
     return list(named.values())
-
-
-def guess_ms(draft: Draft) -> float:
-    """Guess a draft's step: its slowest group, and what of its exchanges no backward hides."""
-    plan = sketch(draft)
-    shared: dict[str, float] = {}
-    for exchange in plan.exchanges:
-        wire = find_wire(plan.wires, exchange.wire)
-        lane = wire.name if wire.shared else f"{wire.name} {exchange.members}"
-        shared[lane] = shared.get(lane, 0.0) + send_ms(wire, exchange.wire_bytes + exchange.gather_bytes)
-    drain_ms = min(sum(stage.backward_ms for stage in replica.stages) for replica in plan.replicas)
-    first_ms = min(replica.stages[0].backward_ms for replica in plan.replicas)
-    by_name = {wire.name: wire for wire in plan.wires}
-    exposed = [ms - (drain_ms if lane in by_name else first_ms) for lane, ms in shared.items()]
-    return compute_ms(draft) + max([0.0, *exposed])
 
 
 def compute_ms(draft: Draft) -> float:

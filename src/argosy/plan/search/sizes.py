@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Unpack
 
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.job import Job, Objective
@@ -15,7 +16,7 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.planner import plan_job
 from argosy.plan.search.fit import usable_classes
-from argosy.plan.search.question import Form, Measured, make_search
+from argosy.plan.search.question import Asked, make_search
 from argosy.plan.search.quick import quick_plan
 
 Progress = Callable[[int, int], None]
@@ -34,21 +35,18 @@ def sized_plans(
     *,
     fleet: str = "",
     progress: Progress = lambda _done, _of: None,
-    measured: Measured | None = None,
-    runnable: bool = False,
-    form: Form | None = None,
+    **asked: Unpack[Asked],
 ) -> list[Plan]:
     """Plan a job for every size of every set of classes worth trying; each plan is the fastest found for its nodes.
 
     A set is given fewer and fewer nodes until nothing fits. The job's chips.min and max and its power cap hold, the
-    rest of its objective does not. measured, runnable, form: as for `plan_job`. Raises what that does when nothing
-    fits.
+    rest of its objective does not. asked: the terms. Raises what `plan_job` does when nothing fits.
     """
     wanted = replace(job, objective=Objective(power_kw=job.objective.power_kw))
-    ask = partial(make_search, wanted, shape, long_links, fleet, measured, runnable=runnable, form=form)
-    first = plan_job(wanted, shape, classes, long_links, fleet=fleet, measured=measured, runnable=runnable, form=form)
+    ask = partial(make_search, wanted, shape, long_links, fleet, **asked)
+    first = plan_job(wanted, shape, classes, long_links, fleet=fleet, **asked)
     found = list(first)
-    ladders = [ladder(members) for members in class_sets(usable_classes(job, classes)[0])]
+    ladders = [ladder(members) for members in offered_sets(usable_classes(job, classes)[0])]
     count, done = sum(map(len, ladders)), 0
     inside = ask()
     for sizes in ladders:
@@ -66,7 +64,7 @@ def sized_plans(
     return found
 
 
-def class_sets(classes: Sequence[ChipClass]) -> list[tuple[ChipClass, ...]]:
+def offered_sets(classes: Sequence[ChipClass]) -> list[tuple[ChipClass, ...]]:
     """List the sets to try: each class alone, pairs of a few, those of each site, all."""
     sites = dict.fromkeys(c.site for c in classes)
     sets: list[tuple[ChipClass, ...]] = [(c,) for c in classes]

@@ -6,6 +6,7 @@ Puts together what searches, the timeline and the plan's own prediction say. Mus
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.job import Job
@@ -13,7 +14,7 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.search.choices import Asker, Choice, best_step_ms, choices
 from argosy.plan.search.fit import usable_classes
-from argosy.plan.search.question import Form, Measured, make_search
+from argosy.plan.search.question import Asked, make_search
 from argosy.plan.telling.limits import Eased, Room, eased_limits, rooms
 
 BUBBLE, EXCHANGE = "bubble on ", "gradient exchange "
@@ -44,12 +45,9 @@ def explanation(
     classes: Sequence[ChipClass],
     long_links: Sequence[LongLink],
     plan: Plan,
-    *,
-    measured: Measured | None = None,
-    runnable: bool = False,
-    form: Form | None = None,
+    **asked: Unpack[Asked],
 ) -> Explanation:
-    """Explain a plan of a job by asking for others. measured, runnable, form: as for `plan_job`."""
+    """Explain a plan of a job by asking for others. asked: the terms."""
     usable, refusals = usable_classes(job, classes)
     chips = Counter[str]()
     for replica in plan.replicas:
@@ -58,12 +56,12 @@ def explanation(
 
     def asker(given: Sequence[ChipClass]) -> Asker:
         # A search remembers classes by name, so other classes need others.
-        search = make_search(job, shape, long_links, plan.fleet, measured, runnable=runnable, form=form)
+        search = make_search(job, shape, long_links, plan.fleet, **asked)
         used = (replace(c, nodes=-(-chips[c.name] // c.chips_per_node)) for c in given if chips[c.name])
         return Asker(search=search, job=job, classes=tuple(given), used=tuple(used))
 
-    asked = asker(usable)
-    told = choices(asked, plan)
+    here = asker(usable)
+    told = choices(here, plan)
     larger = [replace(c, chip=replace(c.chip, memory_gb=2 * (c.chip.memory_gb or 0.0))) for c in usable]
     eased = [*eased_limits(plan), *gained(plan, MORE_MEMORY, best_step_ms(asker(larger)))]
     return Explanation(
@@ -71,7 +69,7 @@ def explanation(
         eased=tuple(sorted(eased, key=lambda one: -one.gain)),
         rooms=rooms(plan),
         binding=binding(plan, eased),
-        left_out=(*refusals, *asked.search.base.setting.missing),
+        left_out=(*refusals, *here.search.base.setting.missing),
     )
 
 

@@ -58,9 +58,14 @@ async def list_jobs(
 
 
 @ROUTER.get("/{name}", operation_id="show_job")
-async def show_job(here: Here, _who: Who, name: str) -> JobDetail:
-    """Show a job by its id, or the newest of a name: what was handed in, its attempts, predicted beside measured."""
-    return await here.facts.detail(await _view(here, name))
+async def show_job(here: Here, who: Who, name: str) -> JobDetail:
+    """Show a job by its id, or the newest of a name: its attempts, predicted beside measured, and what was handed in.
+
+    What was handed in is told to its owner and to administrators alone.
+    """
+    found = await here.facts.detail(await _view(here, name))
+    # A document may hold secrets in its environment.
+    return found if who.is_admin or found.owner == who.name else found.model_copy(update={"document": ""})
 
 
 @ROUTER.get("/{name}/explain", operation_id="explain_job")

@@ -42,7 +42,7 @@ class Office:
         return answer
 
 
-def office_of(request: Request) -> Office:
+async def office_of(request: Request) -> Office:
     """Give what routes work with."""
     found: Office = request.app.state.office
     return found
@@ -51,7 +51,7 @@ def office_of(request: Request) -> Office:
 Here = Annotated[Office, Depends(office_of)]
 
 
-def holder(here: Here, shown: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)] = None) -> Holder:
+async def holder(here: Here, shown: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)] = None) -> Holder:
     """Find who asks; nobody without a token gets further."""
     found = holder_of(here.service.store, shown.credentials) if shown is not None else None
     if found is None or found.role == "join":
@@ -65,7 +65,7 @@ def holder(here: Here, shown: Annotated[HTTPAuthorizationCredentials | None, Dep
 Who = Annotated[Holder, Depends(holder)]
 
 
-def admin(who: Who) -> Holder:
+async def admin(who: Who) -> Holder:
     """Let administrators through."""
     if not who.is_admin:
         raise ForbiddenError(f"{who.name} is no administrator; ask one, or use an administrator's token")

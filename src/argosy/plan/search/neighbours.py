@@ -1,0 +1,135 @@
+"""What is otherwise in one choice of a draft: its family, or of one kind of its pipelines the layout or how many.
+
+Cut and ready to be drafts. Must not know which is better.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from argosy.plan.costs.tables import worked
+from argosy.plan.pipelines.fronts import family_layouts
+from argosy.plan.pipelines.grid import Family, Part, depths, ways
+from argosy.plan.pipelines.layouts import Layout
+from argosy.plan.pipelines.paced import choose
+from argosy.plan.search.drafts import Draft, Group
+from argosy.plan.search.search import Candidate, Search
+
+# Degrees and sizes are at most so much more or less.
+RATIO_MAX = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Like pipelines of a draft. count: how many; microbatches: of all of them; most: of the busiest."""
+
+    layout: Layout
+    count: int
+    microbatches: int
+    most: int
+
+
+def neighbours(search: Search, draft: Draft, parts: Sequence[Part], batch: int) -> Iterator[Candidate]:
+    """List what is otherwise in one choice: the family; or of one kind of pipelines, or all, the layout or number."""
+    kinds = kinds_of(draft)
+    own = Family(
+        schedule=kinds[0].layout.schedule,
+        virtual_stages=kinds[0].layout.virtual_stages,
+        zero_stage=draft.zero_stage,
+    )
+    for family in search.families:
+        if family != own:
+            yield from made(search, [kind.layout for kind in kinds], family, batch)
+    free = {part.chip_class.name: part.chips - draft.chips.get(part.chip_class.name, 0) for part in parts}
+    for index, kind in enumerate(kinds):
+        for layout in [*otherwise(search, kind, free), *fewer(kind)]:
+            layouts = [layout if i == index else other.layout for i, other in enumerate(kinds)]
+            yield from made(search, layouts, own, batch)
+    for factor in (2.0, 0.5) if len(kinds) > 1 else ():
+        sized = [resized(search, kind, free, factor) for kind in kinds]
+        if all(sized):
+            yield from made(search, [layout for layout in sized if layout], own, batch)
+
+
+def kinds_of(draft: Draft) -> list[Kind]:
+    """Put groups of one layout together, whatever the micro-batches that they were dealt."""
+    found: dict[object, list[Group]] = {}
+    for group in draft.groups:
+        found.setdefault((group.template.layout.shape, group.template.layout.microbatch_size), []).append(group)
+    kinds = []
+    for groups in found.values():
+        count, microbatches = sum(g.count for g in groups), sum(g.count * g.microbatches for g in groups)
+        layout = replace(groups[0].template.layout, count=count)
+        kinds.append(
+            Kind(layout=layout, count=count, microbatches=microbatches, most=max(g.microbatches for g in groups))
+        )
+    return kinds
+
+
+def made(search: Search, layouts: Sequence[Layout], family: Family, batch: int) -> Iterator[Candidate]:
+    """Cut layouts for a family; GPipe in several ways."""
+    each = [list(family_layouts(layout, family, batch)) for layout in layouts]
+    for turn in range(max(map(len, each)) if all(each) else 0):
+        cut = [choose(search.base.setting, one[min(turn, len(one) - 1)], search.base.links) for one in each]
+        choices = [choice for choice in cut if choice is not None]
+        if len(choices) == len(layouts):
+            picked = tuple((choice.template, choice.count) for choice in choices)
+            yield Candidate(choice=picked, family=family, least_ms=0.0)
+
+
+def otherwise(search: Search, kind: Kind, free: Mapping[str, int]) -> Iterator[Layout]:
+    """Give the layouts that differ in one degree, the size of micro-batches, or of one class the depth."""
+    layout, known = kind.layout, plains(search, kind.layout)
+    tps, rest = tuple(run.tp for run in layout.runs), (layout.cp, layout.ep, layout.microbatch_size)
+    for factor in (RATIO_MAX, 1 / RATIO_MAX):
+        changed: list[tuple[object, ...]] = [(tuple(int(tp * factor) for tp in tps), *rest)]
+        changed += [(tps, *(int(n * factor) if i == axis else n for i, n in enumerate(rest))) for axis in range(3)]
+        for key in changed:
+            if key in known:
+                yield from recounted(search, kind, known[key], [run.places for run in layout.runs], free)
+    if len(layout.runs) == 1:
+        tried = depths(search.base.setting.shape.num_layers)
+        at = tried.index(layout.depth) if layout.depth in tried else 0
+        for depth in [*tried[max(0, at - 2) : at], *tried[at + 1 : at + 3]]:
+            if depth <= search.freedom.deepest(search.base.setting.shape):
+                yield from recounted(search, kind, layout, [depth], free)
+
+
+def resized(search: Search, kind: Kind, free: Mapping[str, int], factor: float) -> Layout | None:
+    """Give a kind's layout with larger or smaller micro-batches, where there is such."""
+    layout = kind.layout
+    key = (tuple(run.tp for run in layout.runs), layout.cp, layout.ep, int(layout.microbatch_size * factor))
+    known = plains(search, layout)
+    places = [run.places for run in layout.runs]
+    return next(recounted(search, kind, known[key], places, free), None) if key in known else None
+
+
+def plains(search: Search, layout: Layout) -> Mapping[object, Layout]:
+    """Give the ways to lay a micro-batch over the classes of a layout, by TP degrees, CP, EP and size."""
+    classes = [run.chip_class for run in layout.runs]
+
+    def work() -> Mapping[object, Layout]:
+        laid = ways(search.base.setting, classes, search.freedom)
+        return {(tuple(run.tp for run in one.runs), one.cp, one.ep, one.microbatch_size): one for one in laid}
+
+    return worked(search.base.setting, ("plains", tuple(c.name for c in classes), search.freedom), work)
+
+
+def recounted(
+    search: Search, kind: Kind, plain: Layout, places: Sequence[int], free: Mapping[str, int]
+) -> Iterator[Layout]:
+    """Give a way to lay places so many of them, and as many pipelines as the chips of a kind and free ones make."""
+    runs = tuple(replace(run, places=n) for run, n in zip(plain.runs, places, strict=True))
+    layout = replace(plain, runs=runs)
+    have = {name: free.get(name, 0) + kind.count * chips for name, chips in kind.layout.chips.items()}
+    count = search.freedom.count(layout, min(have[name] // chips for name, chips in layout.chips.items()))
+    if count:
+        yield replace(layout, count=count)
+
+
+def fewer(kind: Kind) -> Iterator[Layout]:
+    """Give fewer pipelines of the same layout: as few as are no busier, the next number that all share evenly, half."""
+    rounds, count = kind.microbatches, kind.count
+    even = next((n for n in range(count - 1, count // 2, -1) if rounds % n == 0), 0)
+    for number in dict.fromkeys((-(-rounds // kind.most), even, count // 2)):
+        if 0 < number < count:
+            yield replace(kind.layout, count=number)

@@ -1,0 +1,143 @@
+"""What an agent keeps, without a server: orders, what is held, and what the next process finds."""
+
+from pathlib import Path
+
+import pytest
+
+from argosy.agent.folder import AttemptFolder, Lease, Standing, Task, attempt_path
+from argosy.agent.keeper import FOLDERS_KEPT, KILLED, Keeper, Place
+from argosy.agent.outgoing import Outgoing
+from argosy.contracts.talk import Forget, Held, HeldRank, OrderRefused, StopAttempt
+from support.talk_server import start_run, until
+
+ATTEMPT = "job-1.1"
+
+
+def keeper(state, outgoing=None):
+    """Make an agent's keeper, as a new process of it does."""
+    place = Place(state=state, node="n1", address="127.0.0.1", server="http://s", fork_folder=Path("/none"))
+    return Keeper(place, Outgoing() if outgoing is None else outgoing)
+
+
+def left(state, held=None, generation=0):
+    """Leave the folder of a generation as a runner that is gone would."""
+    folder = AttemptFolder(attempt_path(state, ATTEMPT, generation))
+    order = start_run("true", generation=generation)
+    folder.begin(Task(order=order, node="n1", address="127.0.0.1", state=str(state)))
+    if held is not None:
+        folder.publish(Standing(held=held))
+    return folder
+
+
+def ended(generation=0, **fields):
+    """Say that a generation has ended."""
+    ranks = (HeldRank(rank=0, pid=1, code=0),)
+    return Held(attempt=ATTEMPT, generation=generation, state="ended", ranks=ranks, **fields)
+
+
+def stop(generation=0, term=1):
+    """Order a stop."""
+    return StopAttempt(id="s", term=term, attempt=ATTEMPT, generation=generation, reason="test")
+
+
+class TestNextProcess:
+    def test_it_finds_what_ended(self, tmp_path):
+        """The newest generation of each attempt is told as its folder has it."""
+        left(tmp_path, ended())
+        left(tmp_path, ended(1), generation=1)
+        assert keeper(tmp_path).held() == (ended(1),)
+
+    def test_what_was_closed_stays_closed(self, tmp_path):
+        """A generation that was stopped never starts again, whatever process gets the order."""
+        left(tmp_path, ended())
+        keeper(tmp_path).obey(stop())
+        outgoing = Outgoing()
+        after = keeper(tmp_path, outgoing)
+        assert after.held()[0].state == "stopped"
+        after.obey(start_run("true"))
+        assert outgoing.first(1)[0].text == f"generation 0 of {ATTEMPT} was stopped"
+
+    def test_an_older_term_is_refused(self, tmp_path):
+        """A server that leads no more is not obeyed, also by the next process."""
+        keeper(tmp_path).obey(stop(term=5))
+        outgoing = Outgoing()
+        keeper(tmp_path, outgoing).obey(start_run("true", attempt="job-2.1", term=4))
+        assert isinstance(outgoing.first(1)[0], OrderRefused)
+        assert outgoing.first(1)[0].text == "term 4 is over; 5 leads"
+
+    def test_a_runner_that_died_unseen_is_told(self, tmp_path):
+        """What was running when its runner was killed has ended, and nobody else's process is touched."""
+        held = Held(attempt=ATTEMPT, generation=0, state="running", ranks=(HeldRank(rank=0, pid=1),))
+        left(tmp_path, held)
+        found = keeper(tmp_path).held()[0]
+        assert (found.state, found.blame, found.text) == ("ended", "infrastructure", KILLED)
+
+    @pytest.mark.slow
+    def test_a_start_that_was_cut_short_is_made_up_for(self, tmp_path):
+        """An agent that died between writing the task and starting the runner does the latter when it is back."""
+        Lease(tmp_path / "lease").extend(1e12)
+        left(tmp_path)
+        after = keeper(tmp_path)
+        until(lambda: after.held()[0].state == "ended", "its end")
+        assert after.held()[0].ranks[0].code == 0
+
+    def test_parked_is_closed(self, tmp_path):
+        """Ranks that were parked never run again: the generation is closed without being told."""
+        left(tmp_path, ended(parked=True, blame="infrastructure", text="parked"))
+        outgoing = Outgoing()
+        after = keeper(tmp_path, outgoing)
+        assert after.held()[0].state == "stopped"
+        after.obey(start_run("true"))
+        assert "was stopped" in outgoing.first(1)[0].text
+
+
+class TestForgetting:
+    def test_what_is_forgotten_is_told_no_more(self, tmp_path):
+        """After Forget neither this nor the next process tells of it; its logs stay."""
+        folder = left(tmp_path, ended())
+        first = keeper(tmp_path)
+        first.obey(Forget(id="f", term=1, attempt=ATTEMPT))
+        assert first.held() == keeper(tmp_path).held() == ()
+        assert folder.logs.exists()
+
+    def test_a_newer_generation_is_not_forgotten(self, tmp_path):
+        """A late Forget of an older generation changes nothing."""
+        left(tmp_path, ended(1), generation=1)
+        after = keeper(tmp_path)
+        after.obey(Forget(id="f", term=1, attempt=ATTEMPT, generation=0))
+        assert len(after.held()) == 1
+
+    def test_old_folders_go(self, tmp_path):
+        """Logs of attempts long over don't fill the disk."""
+        for number in range(FOLDERS_KEPT + 3):
+            path = tmp_path / "attempts" / f"old-{number}.1" / "0"
+            path.mkdir(parents=True)
+            (path / "forgotten").touch()
+        left(tmp_path, ended())
+        keeper(tmp_path).obey(Forget(id="f", term=1, attempt=ATTEMPT))
+        assert len(list((tmp_path / "attempts").glob("*/*"))) == FOLDERS_KEPT
+
+
+class TestTrouble:
+    def test_a_start_that_can_not_be_written_is_told(self, tmp_path):
+        """A node that can't even make the folder says so, so that the job goes elsewhere."""
+        (tmp_path / "attempts").write_text("in the way")
+        full = keeper(tmp_path)
+        full.obey(start_run("true"))
+        held = full.held()[0]
+        assert (held.state, held.blame) == ("ended", "infrastructure")
+        assert "can't write" in held.text
+
+    def test_a_name_that_leads_out_is_refused(self, tmp_path):
+        """An attempt named by a path is told as a failure, and nothing is written outside."""
+        odd = keeper(tmp_path / "state")
+        (tmp_path / "state").mkdir()
+        odd.obey(start_run("true", attempt="../out"))
+        assert "not a name that a server gives" in odd.held()[0].text
+        assert not (tmp_path / "out").exists()
+
+    def test_a_damaged_fence_is_a_new_one(self, tmp_path):
+        """A file that can't be read costs what it held, no more."""
+        (tmp_path / "fence").write_text("{")
+        keeper(tmp_path).obey(stop())
+        assert keeper(tmp_path).held() == ()

@@ -1,0 +1,249 @@
+"""Commands of the service: what they send, what they print, and what they refuse before anybody is asked."""
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argosy.cli import main as cli
+from argosy.cli.dry_run import show_dry_run
+from argosy.cli.handing_in import submission_of, upload
+from argosy.cli.job_explain import show
+from argosy.cli.job_list import jobs_table, row_of
+from argosy.cli.job_logs import text_of
+from argosy.cli.job_show import show_attempt
+from argosy.cli.nodes import state_of
+from argosy.cli.remote import span
+from argosy.cli.submit import settled, words_of
+from argosy.cli.up import alive, read_address
+from argosy.contracts.errors import BadInputError, InfrastructureError
+from argosy.server import models as m
+
+DAY_US = 86_400_000_000
+
+
+def job(**more: Any) -> m.JobView:
+    """Show a job."""
+    body = {"id": "job-7", "name": "j", "queue": "q", "owner": "mary", "kind": "run", "state": "waiting"}
+    return m.JobView.model_validate(body | {"submitted_us": 1, "since_us": 1} | more)
+
+
+def node(**more: Any) -> m.NodeView:
+    """Show a node."""
+    body = {"name": "n-1", "chip_class": "n/a", "site": "n", "chips": 8, "observed": "up", "intent": "open"}
+    return m.NodeView.model_validate(body | {"trust": "ok"} | more)
+
+
+class TestTable:
+    def test_commands_need_no_server_to_be_listed(self) -> None:
+        """`argosy --help` names them all and loads none of their libraries."""
+        code = "import sys; from argosy.cli.main import main; main(['--help']); sys.exit('httpx' in sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0
+        for name in ("up", "down", "submit", "jobs", "explain", "cordon", "queues", "events", "report", "token"):
+            assert f" {name} " in done.stdout
+
+    def test_a_missing_library_is_told(self, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+        """Without the extra, the command says how to install it."""
+
+        def missing(_name: str) -> Any:
+            raise ModuleNotFoundError("No module named 'httpx'", name="httpx")
+
+        monkeypatch.setattr(cli, "import_module", missing)
+        assert cli.main(["jobs"]) == InfrastructureError.exit_code
+        assert "argosy jobs needs httpx, which isn't installed: pip install 'argosy[server]'" in capsys.readouterr().err
+
+    def test_without_a_service_the_way_is_shown(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+    ) -> None:
+        """A command that finds none says what begins one."""
+        monkeypatch.setenv("ARGOSY_STATE", str(tmp_path))
+        monkeypatch.delenv("ARGOSY_SERVER", raising=False)
+        assert cli.main(["jobs"]) == InfrastructureError.exit_code
+        assert f"no service runs in {tmp_path}; `argosy up` begins one" in capsys.readouterr().err
+        assert cli.main(["down"]) == InfrastructureError.exit_code
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (["jobs", "--watch", "--json"], "--watch and --json don't go together"),
+            (["jobs", "--state", "runing"], "--state runing: write one of waiting, reserved"),
+            (["up", "--listen", "here"], "--listen here: write a port"),
+            (["up", "--listen", "99999"], "--listen 99999: write a port"),
+        ],
+    )
+    def test_contradictions_are_refused_first(self, arguments: list[str], text: str, capsys: Any) -> None:
+        """Before anybody is asked."""
+        assert cli.main(arguments) == BadInputError.exit_code
+        assert text in capsys.readouterr().err
+
+
+class TestAddress:
+    @pytest.mark.parametrize(
+        ("text", "address"),
+        [
+            ("7070", ("127.0.0.1", 7070)),
+            ("0.0.0.0:80", ("0.0.0.0", 80)),
+            ("[::1]:5", ("::1", 5)),
+            (":9", ("127.0.0.1", 9)),
+        ],
+    )
+    def test_read(self, text: str, address: tuple[str, int]) -> None:
+        """A port alone is this host's own."""
+        assert read_address(text) == address
+
+    def test_a_process_that_ended_is_not_alive(self) -> None:
+        """Also one that nobody waited for yet."""
+        process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.read()
+        process.wait()
+        assert not alive(process.pid)
+
+
+class TestSubmission:
+    def test_the_models_config_comes_along(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The server can't read the submitter's files; a named model needs no text."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "config.json").write_text('{"model_type": "llama"}')
+        train = "train: {sequence_length: 8, global_batch_size: 2, steps: 1}"
+        (tmp_path / "job.yaml").write_text(f"name: t\nmodel: ./model\ndata: {{files: a.txt}}\n{train}\n")
+        made = submission_of(tmp_path / "job.yaml", [])
+        assert (made.model_config_text, made.folder) == ('{"model_type": "llama"}', str(tmp_path))
+        assert submission_of(tmp_path / "job.yaml", ["model=tiny"]).model_config_text == ""
+
+    def test_mistakes_are_told_here(self, tmp_path: Path) -> None:
+        """A bad file never reaches the server."""
+        (tmp_path / "job.yaml").write_text("kind: run\ncomand: x\n")
+        with pytest.raises(BadInputError, match=r"job.yaml:2:1  comand: unknown key; did you mean command\?"):
+            submission_of(tmp_path / "job.yaml", [])
+
+    def test_code_is_packed_alike_whoever_owns_it(self, tmp_path: Path) -> None:
+        """Files and links go along; version control and caches don't."""
+        code = tmp_path / "code"
+        (code / ".git").mkdir(parents=True)
+        (code / ".git" / "config").write_text("x")
+        (code / "train.py").write_text("print(1)")
+        names: list[str] = []
+
+        class Client:
+            def put_bundle(self, path: Path) -> m.BundleView:
+                """Look into what is handed in."""
+                with tarfile.open(path) as archive:
+                    names.extend(archive.getnames())
+                    assert {member.uid for member in archive.getmembers()} == {0}
+                return m.BundleView(id="a" * 64, size_bytes=1)
+
+        client: Any = Client()
+        assert upload(client, code) == "a" * 64
+        assert sorted(names) == [".", "./train.py"]
+        with pytest.raises(BadInputError, match="nothing is no folder here"):
+            upload(client, Path("nothing"))
+
+
+class TestWords:
+    def test_what_becomes_of_a_job(self) -> None:
+        """It starts, waits with its code, or has ended."""
+        assert words_of(job(attempt="job-7.1", state="preparing", nodes=["n-1", "n-2"])) == "starts on n-1, n-2"
+        assert words_of(job(why="NO_QUOTA")) == "waits: NO_QUOTA; `argosy explain job-7` says why"
+        assert words_of(job(state="ended", reason="done", ended_us=2)) == "ended: done"
+
+    def test_waiting_ends_once_it_is_known(self) -> None:
+        """While the planner has not answered, it is asked again."""
+        answers = iter([job(why="NO_OPTIONS"), job(why="NEXT_PASS"), job(why="NO_CAPACITY")])
+
+        class Client:
+            def job(self, _name: str) -> m.JobView:
+                """Give the next answer."""
+                return next(answers)
+
+        client: Any = Client()
+        assert settled(client, job(), 0.0, 30.0).why == "NO_CAPACITY"
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (60, "1:00"), (90_000, "1 d 1:00:00")]
+    )
+    def test_durations(self, seconds: float, text: str) -> None:
+        """Short ones in tenths, long ones as a clock shows them."""
+        assert span(seconds) == text
+
+    def test_a_row_of_jobs(self) -> None:
+        """Steps and loss of one that trains, how one ended, what one waits for."""
+        progress = {"step": 12, "steps": 40, "loss": 3.14159, "at_us": 1}
+        running = job(state="running", kind="train", chips={"a": 4}, borrows=True, progress=progress)
+        assert row_of(running)["what"] == "step 12 of 40, loss 3.142, borrows"
+        assert row_of(running)["chips"] == "4 a"
+        ended = row_of(job(state="ended", reason="failed_user", ended_us=DAY_US + 1))
+        assert (ended["what"], ended["time"]) == ("failed_user", "1 d 0:00:00")
+        assert "no jobs" in str(jobs_table(m.JobList(jobs=[]), 80))
+
+    def test_a_node_in_words(self) -> None:
+        """Whatever keeps jobs away stands beside what is observed."""
+        assert state_of(node()) == "up"
+        assert state_of(node(intent="draining", trust="quarantined", reason="fan")) == "up, draining, quarantined (fan)"
+
+    def test_a_line_of_a_log(self) -> None:
+        """With its rank where there are several."""
+        line = m.LogLine(rank=3, node="n", offset=1, text="hello")
+        assert text_of(line, True).split() == ["-", "rank", "3", "hello"]
+        assert text_of(line, False).split() == ["-", "hello"]
+
+
+class TestScreens:
+    def test_an_explanation(self, capsys: Any) -> None:
+        """Needs, blockers, the likely start and what would help, then the story."""
+        found = m.Explanation(
+            job="job-7",
+            name="j",
+            queue="q",
+            state="waiting",
+            code="FRAGMENTATION",
+            text="too far apart",
+            at_us=1,
+            since_us=1,
+            needs=[m.NeedView(option="o", pool="n/a", nodes=4, near="rack", free=5, largest=3, domain="r", owned=9)],
+            blockers=[m.BlockerView(job="job-3", name="other", ends_us=5)],
+            ahead=2,
+            start_p50_us=5,
+            start_p90_us=6,
+            change="now, if topology: site",
+            story=[m.ChapterView(seq=1, at_us=1, event="JobSubmitted", did=["job.submitted: j"])],
+        )
+        show(found)
+        shown = capsys.readouterr().out
+        assert "4 n/a nodes within one rack; 5 of 9 are free" in shown
+        assert "other (job-3), ends by" in shown
+        assert "2 jobs of its queue" in shown
+        assert "now, if topology: site" in shown
+        assert "job.submitted: j" in shown
+
+    def test_a_dry_run(self, capsys: Any) -> None:
+        """Options with what they cost, and whom it would stop."""
+        offer = m.OfferView(option="o", nodes={"n/a": 2}, chips=16, tokens_per_second=1000.0, emulated=True)
+        show_dry_run(m.DryRun(name="j", queue="q", offers=[offer], state="waiting", why="RECLAIMING", preempts=["b"]))
+        shown = capsys.readouterr().out
+        assert "~1,000" in shown
+        assert "wait: RECLAIMING" in shown
+        assert "stopping" in shown
+
+    def test_predicted_stands_beside_measured(self, capsys: Any) -> None:
+        """Figures that neither has are left out; emulated ones are marked."""
+        attempt = m.AttemptView(
+            id="job-7.1",
+            generation=2,
+            nodes=["n-1"],
+            chips=8,
+            began_us=1,
+            predicted=m.Figures(step_ms=10.0, emulated=True),
+            measured=m.Figures(step_ms=11.0, wait_s=2.0, loss=1.5, steps=3),
+        )
+        show_attempt(attempt)
+        shown = capsys.readouterr().out
+        assert "~10" in shown
+        assert "~11" in shown
+        assert "1.500 after 3 steps" in shown
+        assert "memory" not in shown

@@ -1,0 +1,393 @@
+"""The small parts of the server: joining, tokens, reading jobs, orders of a gang, logs, roll-ups, events, planning."""
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argosy.contracts.errors import BadInputError, NeverFitsError
+from argosy.contracts.messages import Finished, StepDone
+from argosy.contracts.run_file import read_any_job
+from argosy.contracts.talk import ChipsFound, HostFacts, LogPart, RankSaid, StartRun
+from argosy.server.feed import Feed, place_of
+from argosy.server.ground import joined, seat, without
+from argosy.server.intake import take
+from argosy.server.launching import Brief, Wanted, muster
+from argosy.server.localagents import lock_holder
+from argosy.server.logs import Place, last_lines, new_lines
+from argosy.server.measures import Roll, read_roll, write_roll
+from argosy.server.models import EventView, Submission
+from argosy.server.place import Card, default_folder, listen, read_card, take_lock, url_of, write_card
+from argosy.server.planning import Ask, Planning, Skills, options_of, run_offering
+from argosy.server.store import Store
+from argosy.server.tokens import holder_of, issue, revoke
+from support.serving import RUN_JOB, ground, wait
+
+
+def facts(chip: str = "chip-a", count: int = 2, site: str = "") -> HostFacts:
+    """Describe a host."""
+    return HostFacts(hostname="my host", boot_id="b", site=site, chips=(ChipsFound(chip=chip, count=count),))
+
+
+class TestSeat:
+    def test_a_free_node_that_fits_is_given(self) -> None:
+        """The first of the fleet whose chips the host has."""
+        assert seat(ground(), facts(), "", {"north-1"}).node.name == "north-2"
+
+    def test_a_wish_is_granted_or_refused_with_the_reason(self) -> None:
+        """Another's node, or one of other chips, is refused by name."""
+        assert seat(ground(), facts(), "north-2", ()).node.name == "north-2"
+        with pytest.raises(BadInputError, match="node north-1 has another agent"):
+            seat(ground(), facts(), "north-1", {"north-1"})
+        with pytest.raises(BadInputError, match="the fleet says 2 chip-a, my host has 1 chip-a"):
+            seat(ground(), facts(count=1), "north-1", ())
+
+    def test_a_host_beyond_the_fleet_makes_a_node(self) -> None:
+        """It is named after its host, joins the class of like nodes, or begins one."""
+        like = seat(ground(nodes=1), facts(), "", {"north-1"})
+        assert (like.node.name, like.node.chip_class, like.new) == ("my-host", "north/chip-a", True)
+        assert like.ground.classes[0].nodes == 2
+        other = seat(ground(nodes=1), facts(count=8, site="south"), "", {"north-1"})
+        assert (other.node.site, other.node.chip_class, other.node.chips) == ("south", "south/chip-a", 8)
+
+    def test_names_are_not_given_twice(self) -> None:
+        """Also not those of nodes that left for good."""
+        grown = seat(ground(nodes=1), facts(), "", {"north-1"}).ground
+        again = seat(grown, facts(), "", {"north-1", "my-host"})
+        assert again.node.name == "my-host-2"
+        assert seat(without(grown, {"my-host"}), facts(), "", {"north-1"}).node.name == "my-host-2"
+
+    @pytest.mark.parametrize(
+        ("host", "text"),
+        [
+            (facts(chip="chip-b"), "no chip chip-b in the server's catalogue; nearest: chip-a"),
+            (HostFacts(hostname="h", boot_id="b"), "h reports no chips"),
+        ],
+    )
+    def test_what_can_be_no_node_is_refused(self, host: HostFacts, text: str) -> None:
+        """A chip that the catalogue lacks, and a host without chips."""
+        with pytest.raises(BadInputError, match=text):
+            seat(ground(nodes=1), host, "", {"north-1"})
+
+    def test_emulated_chips_run_anywhere(self) -> None:
+        """A host needs none of them."""
+        fleet = ground(nodes=1)
+        played = replace(fleet, classes=(replace(fleet.classes[0], emulated=True),))
+        assert seat(played, HostFacts(hostname="h", boot_id="b"), "north-1", ()).node.name == "north-1"
+
+    def test_hosts_that_joined_are_there_after_a_restart(self) -> None:
+        """Under the names that they had."""
+        assert set(joined(ground(nodes=1), [("my-host", facts())]).nodes) == {"north-1", "my-host"}
+
+
+class TestTokens:
+    def test_a_secret_opens_until_it_is_revoked(self, tmp_path: Path) -> None:
+        """It is kept as a hash alone."""
+        store = Store(tmp_path / "s")
+        made = issue("mary", "user", 1)
+        store.commit((), [made.statement])
+        found = holder_of(store, made.secret)
+        assert found is not None
+        assert (found.name, found.is_admin) == ("mary", False)
+        assert made.secret not in str(store.read("SELECT * FROM token"))
+        store.commit((), [revoke(made.id, 2)])
+        assert holder_of(store, made.secret) is None
+
+    @pytest.mark.parametrize("secret", ["", "x", "y" * 10_000])
+    def test_others_open_nothing(self, tmp_path: Path, secret: str) -> None:
+        """Empty, unknown and very long ones."""
+        assert holder_of(Store(tmp_path / "s"), secret) is None
+
+    @pytest.mark.parametrize(("owner", "role"), [("", "user"), ("a\nb", "user"), ("m" * 64, "user"), ("m", "boss")])
+    def test_bad_owners_and_roles_are_refused(self, owner: str, role: str) -> None:
+        """The error says what is allowed."""
+        with pytest.raises(BadInputError, match="write"):
+            issue(owner, role, 1)
+
+
+TRAIN = """kind: train
+name: t
+model: tiny
+data: {files: "d/*.txt", tokenizer: bytes}
+train: {sequence_length: 64, global_batch_size: 8, steps: 10}
+chips: {min: 1, max: 4}
+checkpoint: {to: ck}
+"""
+
+
+class TestIntake:
+    def test_a_claim_says_what_the_job_asks(self) -> None:
+        """Kind, owner, limit in microseconds, and restarts of its own code."""
+        text = RUN_JOB.format(nodes=1) + "time_limit: 2m\nrestarts: 3\npriority: 5\n"
+        claim = take(Submission(document=text), "mary", 1).claim
+        assert (claim.kind, claim.owner, claim.time_limit_us) == ("run", "mary", 120_000_000)
+        assert (claim.user_retries, claim.priority) == (3, 5)
+
+    def test_a_training_job_is_elastic_if_it_saves(self) -> None:
+        """Without checkpoints another size would lose what was done."""
+        assert take(Submission(document=TRAIN), "", 1).claim.elastic
+        without_saving = TRAIN.replace("checkpoint: {to: ck}\n", "")
+        assert not take(Submission(document=without_saving), "", 1).claim.elastic
+
+    def test_paths_are_the_submitters(self) -> None:
+        """Relative ones lie in the folder that came along; absolute ones stay."""
+        job: Any = take(Submission(document=TRAIN, folder="/home/mary"), "", 1).job
+        assert job.data.files == ("/home/mary/d/*.txt",)
+        assert job.checkpoint.to == "/home/mary/ck"
+        assert job.data.tokenizer == "bytes"
+
+    @pytest.mark.parametrize(
+        ("more", "text"),
+        [
+            ({"folder": "home"}, "folder: got 'home'; write an absolute path"),
+            ({"settings": ["objective={deadline: 2020-01-01}"]}, "deadline: 2020-01-01 has passed"),
+            ({"settings": ["train.step=5"]}, "did you mean steps?"),
+        ],
+    )
+    def test_mistakes_are_told(self, more: dict[str, Any], text: str) -> None:
+        """Before anything is logged."""
+        with pytest.raises(BadInputError, match=text.replace("?", "\\?")):
+            take(Submission(document=TRAIN, **more), "", 2 * 10**15)
+
+
+class TestMuster:
+    @pytest.mark.parametrize(("processes", "ranks"), [("launcher", [1, 1]), ("chips", [2, 2]), ("3", [3, 3])])
+    def test_processes_are_numbered_node_by_node(self, processes: str, ranks: list[int]) -> None:
+        """A launcher a node, one process a chip, or a number."""
+        job = read_any_job(RUN_JOB.format(nodes=2) + f"processes_per_node: {processes}\n", "j")
+        fleet = ground()
+        wanted = Wanted(attempt="j.1", generation=1, job="j", option="north/chip-a", size=0, nodes=tuple(fleet.nodes))
+        found = muster(wanted, Brief(job=job, config="", bundle="b", offerings=()), fleet)
+        orders = [found.start(node, 3, None) for node in found.order]
+        assert [order.gang.ranks for order in orders] == ranks
+        assert [order.gang.first_rank for order in orders] == [0, ranks[0]]
+        assert {order.gang.world_size for order in orders} == {sum(ranks)}
+        assert all(isinstance(order, StartRun) and (order.term, order.bundle) == (3, "b") for order in orders)
+
+    def test_a_node_that_left_is_told(self) -> None:
+        """It can't be mustered."""
+        wanted = Wanted(attempt="j.1", generation=1, job="j", option="o", size=0, nodes=("gone-1",))
+        job = read_any_job(RUN_JOB.format(nodes=1), "j")
+        with pytest.raises(BadInputError, match="node gone-1 is not in the fleet any more"):
+            muster(wanted, Brief(job=job, config="", bundle="", offerings=()), ground())
+
+
+class Logs:
+    """Logs of ranks that tests write to."""
+
+    def __init__(self, **texts: bytes) -> None:
+        self.texts = {int(name.removeprefix("r")): text for name, text in texts.items()}
+        self.ended = False
+
+    async def read(self, place: Place, offset: int, limit: int) -> LogPart:
+        """Read a part; each byte was written at the second of its number."""
+        text = self.texts[place.rank]
+        begin = max(0, len(text) + offset) if offset < 0 else offset
+        data = text[begin : begin + limit]
+        marks = tuple((at, at * 1_000_000 + place.rank) for at in range(begin, begin + len(data)))
+        return LogPart(
+            number=1,
+            order="o",
+            attempt="a",
+            rank=place.rank,
+            offset=begin,
+            data=data,
+            next_offset=begin + len(data),
+            size=len(text),
+            ended=self.ended,
+            marks=marks,
+        )
+
+
+def places(count: int, failed: int = -1) -> list[Place]:
+    """Name where ranks' logs are."""
+    return [Place(attempt="a", generation=1, rank=rank, node="n", first=rank == failed) for rank in range(count)]
+
+
+class TestLogs:
+    def test_lines_are_merged_by_time(self) -> None:
+        """Those of the rank that failed first lead."""
+        logs = Logs(r0=b"aa\nbb\n", r1=b"c\ndddd\n")
+        lines = wait(last_lines(places(2), 10, logs.read))
+        assert [(line.rank, line.text) for line in lines] == [(0, "aa"), (1, "c"), (1, "dddd"), (0, "bb")]
+        failed = wait(last_lines(places(2, failed=1), 10, logs.read))
+        assert [line.text for line in failed] == ["c", "dddd", "aa", "bb"]
+
+    def test_only_the_last_lines_come(self) -> None:
+        """A long log is read from near its end, where a line that was cut is left out."""
+        logs = Logs(r0=b"".join(b"line %d\n" % number for number in range(1_000)))
+        lines = wait(last_lines(places(1), 2, logs.read))
+        assert [line.text for line in lines] == ["line 998", "line 999"]
+        many = wait(last_lines(places(1), 10, logs.read))
+        assert all(line.text.startswith("line ") for line in many)
+
+    def test_a_line_is_told_once_it_is_whole(self) -> None:
+        """What is written between two readings comes in the second; the last words come at the end."""
+
+        async def story() -> list[str]:
+            logs, found = Logs(r0=b"one\ntw"), places(1)
+            told = [line.text for line in await last_lines(found, 10, logs.read)]
+            logs.texts[0], logs.ended = b"one\ntwo\nlast", True
+
+            async def over() -> bool:
+                return True
+
+            async for lines in new_lines(found, over, logs.read):
+                told += [line.text for line in lines]
+            return told
+
+        assert wait(story()) == ["one", "two", "last"]
+
+
+def said(position: int, step: int, **more: Any) -> RankSaid:
+    """Report a step."""
+    done = StepDone(step=step, loss=1.0, norm=1.0, learning_rate=0.1, tokens=100, wall_s=2.0, **more)
+    return RankSaid(number=position, attempt="a", generation=1, position=position, message=done)
+
+
+class TestRoll:
+    def test_a_report_that_comes_twice_counts_once(self) -> None:
+        """Positions rise for each node."""
+        roll = Roll()
+        assert [roll.take("n", said(1, 1), 1), roll.take("n", said(1, 1), 1)] == [True, False]
+        assert roll.steps == 1
+
+    def test_the_first_step_is_not_timed(self) -> None:
+        """Times are those of steps after the warm-up; on an emulated clock if there is one."""
+        roll = Roll()
+        for step in (1, 2, 3):
+            roll.take("n", said(step, step, virtual_s=0.5), step)
+        figures = roll.figures()
+        assert (figures.step_ms, figures.tokens_per_second, figures.emulated) == (500.0, 200.0, True)
+        assert (figures.steps, figures.loss) == (3, 1.0)
+
+    def test_memory_is_that_of_the_fullest_rank(self) -> None:
+        """The most that any rank took."""
+        roll = Roll()
+        for position, memory_gb in enumerate((1.0, 3.0, 2.0), 1):
+            message = Finished(step=9, memory_gb=memory_gb)
+            roll.take("n", RankSaid(number=1, attempt="a", generation=1, position=position, message=message), 1)
+        assert roll.figures().memory_gb == 3.0
+
+    def test_it_is_kept_as_it_was(self) -> None:
+        """Written and read again, it goes on."""
+        roll = Roll()
+        roll.take("n", said(1, 1), 5)
+        assert read_roll(write_roll(roll)) == roll
+        assert read_roll(None) == Roll()
+
+
+def event(seq: int, index: int = 0) -> EventView:
+    """Make an event."""
+    return EventView(id=f"{seq}.{index}", at_us=seq, kind="k", about="a", text="")
+
+
+class TestFeed:
+    def test_readers_go_on_after_the_last_they_saw(self) -> None:
+        """Nothing twice and nothing left out, from the store where memory does not reach back."""
+
+        async def story() -> list[str]:
+            feed = Feed(lambda seq: [event(number) for number in range(1, 6) if number > seq])
+            feed.publish([event(6), event(6, 1), event(7)])
+            seen = []
+            async for one in feed.follow("3.0", 0.01):
+                if one is None:
+                    break
+                seen.append(one.id)
+            return seen
+
+        assert wait(story()) == ["4.0", "5.0", "6.0", "6.1", "7.0"]
+
+    def test_a_reader_is_woken_by_what_comes(self) -> None:
+        """From now on, without an id."""
+
+        async def story() -> str:
+            feed = Feed(lambda _seq: [])
+            feed.publish([event(1)])
+            stream = feed.follow("", 5.0)
+            first = asyncio.ensure_future(anext(stream))
+            asyncio.get_running_loop().call_later(0.05, feed.publish, [event(2)])
+            found = await first
+            return found.id if found else ""
+
+        assert wait(story()) == "2.0"
+
+    @pytest.mark.parametrize(
+        ("name", "place"), [("3.4", (3, 4)), ("3", (3, 0)), ("", (0, 0)), ("x.y", (0, 0)), ("9" * 30, (0, 0))]
+    )
+    def test_ids_are_read_whatever_they_are(self, name: str, place: tuple[int, int]) -> None:
+        """What is no id counts as the beginning."""
+        assert place_of(name) == place
+
+
+def dying_offer(ask: Ask) -> Any:
+    """End the process that plans, once."""
+    path = Path(ask.config)
+    if not path.exists():
+        path.touch()
+        os._exit(1)
+    raise NeverFitsError("planned after all")
+
+
+class TestPlanning:
+    def test_run_gets_whole_nodes_of_allowed_classes(self) -> None:
+        """An option for each class that has enough."""
+        job: Any = read_any_job(RUN_JOB.format(nodes=2), "j")
+        assert [option.name for option in run_offering("j", job, ground()).options] == ["north/chip-a"]
+        with pytest.raises(NeverFitsError, match="needs 2 nodes of one class; the fleet has 1 of north/chip-a"):
+            run_offering("j", job, ground(nodes=1))
+
+    @pytest.mark.slow
+    def test_a_planner_that_dies_is_asked_again(self, tmp_path: Path) -> None:
+        """Its process is started anew; what it then says counts."""
+        job = read_any_job(TRAIN, "j")
+        planning = Planning(Skills(offerer=dying_offer, config_of=lambda _m, text: text))
+        ask = Ask(job_id="j", job=job, config=str(tmp_path / "died"), ground=ground())
+        try:
+            assert wait(options_of(planning, ask)) == ((), "planned after all")
+        finally:
+            planning.close()
+
+
+class TestPlace:
+    def test_one_server_uses_a_folder(self, tmp_path: Path) -> None:
+        """The second is told; the lock goes with its holder."""
+        with take_lock(tmp_path), pytest.raises(Exception, match="a server runs in"):
+            take_lock(tmp_path)
+        take_lock(tmp_path).close()
+
+    def test_a_card_tells_where_a_server_is(self, tmp_path: Path) -> None:
+        """Only its owner reads it; one that is no card counts as none."""
+        assert read_card(tmp_path) is None
+        write_card(tmp_path, Card(url="http://h:1", pid=7))
+        assert read_card(tmp_path) == Card(url="http://h:1", pid=7)
+        assert (tmp_path / "server.json").stat().st_mode & 0o777 == 0o600
+        (tmp_path / "server.json").write_text("{")
+        assert read_card(tmp_path) is None
+
+    def test_addresses_are_told(self) -> None:
+        """A taken port is told as such, an address of another machine too."""
+        with listen("127.0.0.1", 0) as listener:
+            port = listener.getsockname()[1]
+            assert url_of(listener) == f"http://127.0.0.1:{port}"
+            with pytest.raises(Exception, match=f"can't listen at 127.0.0.1:{port}"):
+                listen("127.0.0.1", port)
+        with pytest.raises(BadInputError, match="no address of this machine"):
+            listen("192.0.2.1", 0)
+
+    def test_the_folder_is_named_by_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """$ARGOSY_STATE, else where a user's state belongs."""
+        monkeypatch.setenv("ARGOSY_STATE", "/a")
+        assert default_folder() == Path("/a")
+        monkeypatch.delenv("ARGOSY_STATE")
+        monkeypatch.setenv("XDG_STATE_HOME", "/b")
+        assert default_folder() == Path("/b/argosy/server")
+
+    def test_nobody_holds_a_lock_that_is_not_there(self, tmp_path: Path) -> None:
+        """A file that is absent or free has no holder."""
+        assert lock_holder(tmp_path / "lock") == 0
+        (tmp_path / "lock").touch()
+        assert lock_holder(tmp_path / "lock") == 0
