@@ -30,6 +30,8 @@ T = TypeVar("T")
 TIMEOUT_S = 30.0
 PATIENCE_S = 10.0
 PAUSE_S = 0.25
+PAGE = 1_000
+"""How many nodes are asked for at once."""
 PLAN_S = 150.0
 """How long a dry run may take, which waits for the planner."""
 STREAM_S = 60.0
@@ -96,6 +98,11 @@ def jobs_call(queue: str, owner: str, states: tuple[str, ...], before: int, limi
     """List jobs."""
     parameters = {"queue": queue, "owner": owner, "state": list(states), "before": before, "limit": limit}
     return Call(method="GET", path="/v1/jobs", answer=TypeAdapter(m.JobList), parameters=parameters)
+
+
+def nodes_call(start: int) -> Call[list[m.NodeView]]:
+    """List some nodes."""
+    return get_call("/v1/nodes", list[m.NodeView], start=start, limit=PAGE)
 
 
 def get_call(path: str, kind: type[T] | Any, **parameters: Any) -> Call[T]:
@@ -228,9 +235,14 @@ class Client:
         """End a job."""
         return self.send(post_call("POST", job_path(name, "/cancel"), m.JobView, again=True))
 
-    def nodes(self, start: int = 0, limit: int = 20_000) -> list[m.NodeView]:
+    def nodes(self) -> list[m.NodeView]:
         """List nodes."""
-        return self.send(get_call("/v1/nodes", list[m.NodeView], start=start, limit=limit))
+        found: list[m.NodeView] = []
+        while page := self.send(nodes_call(len(found))):
+            found += page
+            if len(page) < PAGE:
+                break
+        return found
 
     def node(self, name: str) -> m.NodeView:
         """Show a node."""
@@ -383,9 +395,14 @@ class AsyncClient:
         """End a job."""
         return await self.send(post_call("POST", job_path(name, "/cancel"), m.JobView, again=True))
 
-    async def nodes(self, start: int = 0, limit: int = 20_000) -> list[m.NodeView]:
+    async def nodes(self) -> list[m.NodeView]:
         """List nodes."""
-        return await self.send(get_call("/v1/nodes", list[m.NodeView], start=start, limit=limit))
+        found: list[m.NodeView] = []
+        while page := await self.send(nodes_call(len(found))):
+            found += page
+            if len(page) < PAGE:
+                break
+        return found
 
     async def node(self, name: str) -> m.NodeView:
         """Show a node."""

@@ -1,12 +1,14 @@
 """The API with agents that do at once what they are told: jobs from their submission to their end, nodes, errors."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from argosy.contracts.talk import StartRun
+from argosy.contracts.messages import StepDone
+from argosy.contracts.talk import RankSaid, StartRun
 from argosy.server.api.limits import Limits
 from support.serving import FakeAgent, fleet_of, ground, served, wait, work_until
 
@@ -204,6 +206,65 @@ class TestLogs:
                 other = await service.http.get(f"/v1/jobs/{job['id']}/logs", params={"attempt": "job-1.7"})
                 assert other.status_code == 422
                 assert "its attempts are none yet" in other.json()["detail"]
+
+        wait(story())
+
+
+class TestReports:
+    def test_what_ranks_report_is_rolled_up_and_kept(self, tmp_path: Path) -> None:
+        """Steps and loss are shown while it runs; a report is acknowledged once it is on disk, and counts once."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+                for step in (1, 2, 3):
+                    done = StepDone(step=step, loss=4.0 - step, norm=1.0, learning_rate=0.1, tokens=10, wall_s=0.5)
+                    agents[0].report(RankSaid, attempt=f"{job['id']}.1", generation=1, position=step, message=done)
+                answer = await agents[0].talk()
+                assert (answer.acknowledged, agents[0].reports) == (3, [])
+                shown = await service.job(job["id"])
+                assert (shown["progress"]["step"], shown["progress"]["loss"]) == (3, 1.0)
+            async with served(tmp_path) as service:
+                agents[0].served, agents[0].session, agents[0].number, agents[0].reported = service, "again", 0, 0
+                agents[0].report(RankSaid, attempt=f"{job['id']}.1", generation=1, position=3, message=done)
+                await agents[0].talk()
+                (attempt,) = (await service.job(job["id"]))["attempts"]
+                assert (attempt["measured"]["steps"], attempt["measured"]["step_ms"]) == (3, 500.0)
+
+        wait(story())
+
+
+class TestBundles:
+    def test_code_goes_from_users_to_agents(self, tmp_path: Path) -> None:
+        """Its id is its hash; an agent fetches it with its key, nobody else does."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agent = (await fleet_of(service, 1))[0]
+                made = (await service.http.put("/v1/bundles", content=b"packed")).json()
+                assert made == {"id": hashlib.sha256(b"packed").hexdigest(), "size_bytes": 6}
+                key = {"Authorization": f"Bearer {agent.key}"}
+                found = await service.http.get(f"/agent/v1/bundles/{made['id']}", headers=key)
+                assert found.content == b"packed"
+                for name in ("0" * 64, "..%2Ftoken", made["id"][:-1]):
+                    other = await service.http.get(f"/agent/v1/bundles/{name}", headers=key)
+                    assert other.status_code == 404
+                assert (await service.http.get(f"/agent/v1/bundles/{made['id']}")).status_code == 401
+
+        wait(story())
+
+    def test_a_job_names_what_it_uploads(self, tmp_path: Path) -> None:
+        """Without it, or with an id that was never handed in, the job is refused and the way is shown."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                body = {"document": "kind: run\ncommand: x\nupload: code\n"}
+                first = await service.http.post("/v1/jobs", json=body)
+                assert "PUT /v1/bundles" in first.json()["detail"]
+                second = await service.http.post("/v1/jobs", json=body | {"bundle": "0" * 64})
+                assert second.json()["detail"].startswith("bundle: no 000")
 
         wait(story())
 

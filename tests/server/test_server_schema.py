@@ -1,14 +1,10 @@
 """All that the OpenAPI description allows, and much that it does not: no answer is a bug, none breaks its word."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -18,8 +14,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from argosy.server.api.routes import make_api
-from argosy.server.place import listen
-from support.serving import fleet_of, served
+from support.serving_thread import Serving
 
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 EXAMPLES = 15
@@ -30,39 +25,12 @@ pytestmark = pytest.mark.slow
 SCHEMA = schemathesis.openapi.from_dict(make_api(None).openapi())
 
 
-class Serving(threading.Thread):
-    """A service with one agent on a real socket, on a thread of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(daemon=True)
-        self.folder, self.ready, self.url, self.token = folder, threading.Event(), "", ""
-        self.server: uvicorn.Server | None = None
-
-    def run(self) -> None:
-        """Serve until told to end."""
-        asyncio.run(self.serve())
-
-    async def serve(self) -> None:
-        """Serve until told to end."""
-        async with served(self.folder) as service:
-            await fleet_of(service, 1)
-            with listen("127.0.0.1", 0) as listener:
-                self.url, self.token = f"http://127.0.0.1:{listener.getsockname()[1]}", service.token
-                self.server = uvicorn.Server(uvicorn.Config(service.whole.app, log_level="error", lifespan="off"))
-                self.ready.set()
-                await self.server.serve(sockets=[listener])
-
-
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """Give a service; it ends with the module."""
     thread = Serving(tmp_path_factory.mktemp("service"))
-    thread.start()
-    assert thread.ready.wait(60)
-    yield thread
-    if thread.server is not None:
-        thread.server.should_exit = True
-    thread.join(60)
+    yield thread.begin()
+    thread.end()
 
 
 class TestSchema:

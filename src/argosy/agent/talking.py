@@ -63,6 +63,7 @@ class Voice:
     refusal: str = ""
     key_refused: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _left: bool = False
     _number: int = 0
     _failures: int = 0
     _facts_told: bool = False
@@ -86,8 +87,10 @@ class Voice:
         self.over.set()
         self.news.set()
         courier = Courier(self.server, self.key)
+        talk = self._next(0.0, leaving=True)
         try:
-            courier.post(TALK_PATH, write_word(self._next(0.0, leaving=True)), timeout_s)
+            if talk is not None:
+                courier.post(TALK_PATH, write_word(talk), timeout_s)
         except InfrastructureError as error:
             LOG.info("the server was not told that this agent leaves: %s", error)
         finally:
@@ -119,6 +122,8 @@ class Voice:
     def _talk(self, courier: Courier, wait_s: float) -> Answer | None:
         """Talk once, and hand on the answer; None where there is none, after a pause."""
         talk = self._next(wait_s)
+        if talk is None:
+            return None
         sent_s = time.monotonic()
         try:
             answer = read_word(courier.post(TALK_PATH, write_word(talk), wait_s + REPLY_S), Answer)
@@ -166,9 +171,12 @@ class Voice:
         except OSError as error:
             LOG.warning("the lease can't be written: %s", error)
 
-    def _next(self, wait_s: float, *, leaving: bool = False) -> Talk:
-        """Make the next talk: what has the higher number tells the newer picture."""
+    def _next(self, wait_s: float, *, leaving: bool = False) -> Talk | None:
+        """Make the next talk: what has the higher number tells the newer picture; None after the last one."""
         with self._lock:
+            if self._left:
+                return None
+            self._left = leaving
             self._number += 1
             return Talk(
                 session=self.session,

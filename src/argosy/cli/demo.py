@@ -16,7 +16,7 @@ from argosy.cli.train import JsonOption, with_json
 
 
 def command(
-    steps: Annotated[int, typer.Option(min=1, max=1_000_000, help="Optimizer steps.")] = 60,
+    steps: Annotated[int, typer.Option(min=1, max=1_000_000, help="Optimizer steps.")] = 30,
     directory: Annotated[Path, typer.Option(help="Where the run's files go.")] = Path("runs/demo"),
     trace: Annotated[
         Path | None, typer.Option(help="Where the Perfetto trace goes; else DIRECTORY/trace.json.")

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import takewhile
 
 from argosy.server.models import EventView
 
@@ -71,7 +72,8 @@ class Feed:
             found = [event for event in older if place_of(event.id) > place]
             if found:
                 return found
-        return [event for event in self._events if place_of(event.id) > place][:AT_ONCE]
+        newer = list(takewhile(lambda event: place_of(event.id) > place, reversed(self._events)))
+        return newer[::-1][:AT_ONCE]
 
     def _end(self) -> tuple[int, int]:
         return place_of(self._events[-1].id) if self._events else (0, 0)

@@ -20,7 +20,7 @@ from argosy.plan.pipelines.paced import Paced, choose
 # Times of a step that a front is good for: from what the block would take alone down to so small a part of it.
 TIMES, SHORTEST = 20, 1 / 64
 # How much more than estimated a layout may do, and how many are tried at most.
-UNSURE, TRIED_MAX, IDLE_MAX = 1.0, 100, 16
+UNSURE, TRIED_MAX, IDLE_MAX = 1.0, 80, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

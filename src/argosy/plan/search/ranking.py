@@ -15,7 +15,7 @@ from argosy.plan.search.offers import Offer, polished
 from argosy.plan.search.search import Search
 
 ALTERNATIVES_MAX = 6
-IMPROVED_MAX, POLISHED_MAX = 8, 2
+IMPROVED_MAX, POLISHED_MAX = 4, 2
 
 
 def chosen_plans(

@@ -15,7 +15,7 @@ from argosy.server.models import IntentWish, NodeView, PolicyText, QueueView
 from argosy.server.rules import read_rules, refusal_in
 
 ROUTER = APIRouter(prefix="/v1", tags=["fleet"], responses=RESPONSES)
-NODES_MAX = 20_000
+NODES_MAX = 1_000
 SECOND_US = 1_000_000
 
 
