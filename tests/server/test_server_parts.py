@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from argosy.contracts.errors import BadInputError, NeverFitsError
+from argosy.contracts.errors import BadInputError, InfrastructureError, NeverFitsError
 from argosy.contracts.messages import Finished, StepDone
 from argosy.contracts.run_file import read_any_job
 from argosy.contracts.talk import ChipsFound, HostFacts, LogPart, RankSaid, StartRun
@@ -20,7 +20,7 @@ from argosy.server.localagents import lock_holder
 from argosy.server.logs import Place, last_lines, new_lines
 from argosy.server.measures import Roll, read_roll, write_roll
 from argosy.server.models import EventView, Submission
-from argosy.server.place import Card, default_folder, listen, read_card, take_lock, url_of, write_card
+from argosy.server.place import Card, default_folder, is_used, listen, read_card, take_lock, url_of, write_card
 from argosy.server.planning import Ask, Planning, Skills, options_of, run_offering
 from argosy.server.store import Store
 from argosy.server.tokens import holder_of, issue, revoke
@@ -355,9 +355,12 @@ class TestPlanning:
 class TestPlace:
     def test_one_server_uses_a_folder(self, tmp_path: Path) -> None:
         """The second is told; the lock goes with its holder."""
-        with take_lock(tmp_path), pytest.raises(Exception, match="a server runs in"):
-            take_lock(tmp_path)
-        take_lock(tmp_path).close()
+        with take_lock(tmp_path):
+            assert is_used(tmp_path)
+            with pytest.raises(InfrastructureError, match="a server runs in"):
+                take_lock(tmp_path)
+        assert not is_used(tmp_path)
+        assert not is_used(tmp_path / "nowhere")
 
     def test_a_card_tells_where_a_server_is(self, tmp_path: Path) -> None:
         """Only its owner reads it; one that is no card counts as none."""

@@ -11,7 +11,7 @@ import typer
 from argosy.cli.up import alive
 from argosy.client import Client, find_address
 from argosy.contracts.errors import InfrastructureError
-from argosy.server.place import default_folder, read_card
+from argosy.server.place import default_folder, is_used, read_card
 
 END_S = 30.0
 POLL_S = 0.05
@@ -25,7 +25,7 @@ def command(
     """End the service of this host. Jobs that run go on, and the next `argosy up` finds them."""
     folder = (state or default_folder()).absolute()
     card = read_card(folder)
-    if card is None or not alive(card.pid):
+    if card is None or not is_used(folder):
         raise InfrastructureError(f"no service runs in {folder}")
     if cancel_jobs:
         with Client(find_address(folder=folder, url=card.url)) as client:

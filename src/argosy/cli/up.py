@@ -11,7 +11,7 @@ import psutil
 import typer
 
 from argosy.contracts.errors import BadInputError, InfrastructureError
-from argosy.server.place import LOG_NAME, default_folder, make_folder, read_card
+from argosy.server.place import LOG_NAME, default_folder, is_used, make_folder, read_card
 
 PORT = 7070
 LISTEN = f"127.0.0.1:{PORT}"
@@ -52,7 +52,7 @@ def command(
 def begin(folder: Path, arguments: list[str]) -> None:
     """Run `argosy serve` in the background and wait until it is ready. Raises what it ended with."""
     make_folder(folder)
-    if (card := read_card(folder)) is not None and alive(card.pid):
+    if (card := read_card(folder)) is not None and is_used(folder):
         raise InfrastructureError(f"a server runs at {card.url} already (pid {card.pid}); `argosy status` shows it")
     started_s = time.monotonic()
     log = folder / LOG_NAME

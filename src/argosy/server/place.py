@@ -58,6 +58,18 @@ def take_lock(folder: Path) -> BinaryIO:
     return file
 
 
+def is_used(folder: Path) -> bool:
+    """Say whether a server uses a folder now; its card may be that of one that was killed."""
+    try:
+        with (folder / LOCK_NAME).open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Open the socket. Raises BadInputError for what is no address of this host, InfrastructureError if it is taken."""
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET

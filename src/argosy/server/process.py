@@ -53,6 +53,8 @@ def serve(options: Options) -> None:
     """Run until SIGTERM or SIGINT. Raises ArgosyError for what is in the way of a beginning."""
     place.make_folder(options.folder)
     with place.take_lock(options.folder):
+        # A card that is left here is that of a server that was killed.
+        (options.folder / place.CARD_NAME).unlink(missing_ok=True)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(_serve(options))
