@@ -29,7 +29,7 @@ UNDECIDABLE = {
 }
 # What cases call a culprit, and the kinds by which an Incident may name it.
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "rank": ("rank", "chip"),
+    "rank": ("rank", "chip", "code"),
     "gpu": ("chip", "link"),
     "npu": ("chip", "link"),
     "host": ("host", "chip", "link", "rank"),

@@ -91,6 +91,24 @@ class TestNextProcess:
         assert "was stopped" in outgoing.first(1)[0].text
 
 
+class TestStops:
+    def test_a_stop_of_a_later_generation_is_confirmed(self, tmp_path):
+        """A stop may overtake the start of its generation; the node confirms it though it holds only an older one."""
+        left(tmp_path, ended())
+        after = keeper(tmp_path)
+        after.obey(stop(generation=1))
+        assert [(held.generation, held.state) for held in after.held()] == [(1, "stopped")]
+
+    def test_a_stop_of_an_older_generation_is_refused(self, tmp_path):
+        """A late stop of the generation before does no harm to this one."""
+        outgoing = Outgoing()
+        after = keeper(tmp_path, outgoing)
+        after.obey(stop(generation=2))
+        after.obey(stop(generation=1))
+        assert outgoing.first(1)[0].text == f"generation 1 of {ATTEMPT} is over; 2 is current"
+        assert after.held()[0].generation == 2
+
+
 class TestForgetting:
     def test_what_is_forgotten_is_told_no_more(self, tmp_path):
         """After Forget neither this nor the next process tells of it; its logs stay."""
@@ -127,6 +145,16 @@ class TestTrouble:
         held = full.held()[0]
         assert (held.state, held.blame) == ("ended", "infrastructure")
         assert "can't write" in held.text
+
+    def test_without_a_fence_on_disk_nothing_starts(self, tmp_path):
+        """What the next process would not know of is not started, but told as a failure; a stop is obeyed."""
+        (tmp_path / "fence").mkdir()
+        full = keeper(tmp_path)
+        full.obey(start_run("true"))
+        assert (full.held()[0].blame, full.held()[0].state) == ("infrastructure", "ended")
+        assert not (tmp_path / "attempts").exists()
+        full.obey(stop())
+        assert full.held()[0].state == "stopped"
 
     def test_a_name_that_leads_out_is_refused(self, tmp_path):
         """An attempt named by a path is told as a failure, and nothing is written outside."""

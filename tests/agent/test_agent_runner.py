@@ -156,6 +156,18 @@ class TestStops:
             process.wait(30)
         assert not alive(pid)
 
+    def test_a_full_disk_costs_no_result(self, tmp_path):
+        """How it ended is told once the disk takes it again; until then the runner waits, though it can't even log."""
+        folder = prepared(tmp_path, start_run("echo up; exit 7"))
+        (folder.path / "held").mkdir()  # in the way of the file, as a full disk would be
+        with runner(folder, log="/dev/full") as process:
+            until(lambda: folder.log(0).exists() and folder.log(0).read_text() == "up\n", "output")
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(1.5)
+            (folder.path / "held").rmdir()
+            process.wait(30)
+        assert folder.held().ranks[0].code == 7
+
     def test_ranks_die_with_a_killed_runner(self, tmp_path):
         """Nothing runs on unwatched when the runner is killed."""
         folder = prepared(tmp_path, start_run("sleep 1000"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.agent.folder import AttemptFolder
+from argosy.agent.folder import AttemptFolder, board_path
 from argosy.agent.warm import WarmServer, await_socket
 from argosy.cli.attempt import Wishes, make_launch
 from argosy.cli.choosing import choose
@@ -161,6 +161,7 @@ class TestTraining:
         first = two.await_all(lambda held: held.state == "ended", two.nodes[:1])[two.nodes[0]]
         assert first.text == "its runner was killed, and its ranks with it"
         assert not alive(held[two.nodes[0]].ranks[0].pid)
+        assert not board_path(first.meeting.port).exists()
         stop(two)
 
     def test_a_stop_with_time_saves_first(self, tmp_path, fork_folder, stack):

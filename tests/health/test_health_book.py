@@ -58,7 +58,8 @@ class TestPackaged:
         """No class stands in the list that nothing can name, other than those that traces find."""
         named = {each.fault_class for each in book.signatures} | {rule.fault_class for rule in book.rules}
         named |= {code.fault_class for table in book.tables.values() for code in table.codes.values()}
-        left = {"unknown", "process.link_stall", "process.slow_rank", "process.died"}
+        left = {"unknown", "process.link_stall", "process.slow_rank", "process.died", "process.data_stuck"}
+        left |= {"process.save_stuck"}
         assert set(book.classes) - named - left == set()
 
     def test_rules_name_signatures_that_exist(self, book):

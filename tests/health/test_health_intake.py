@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy.health import intake as intake_module
-from argosy.health.intake import ALIKE_MAX, LINE_BYTES_MAX, Intake, Keeper
+from argosy.health import keeper as keeper_module
+from argosy.health.intake import LINE_BYTES_MAX, Intake
+from argosy.health.keeper import ALIKE_MAX, Keeper
 from argosy.health.scanner import Scanner
 from support.sightings import SIGNATURES, seen, taken
 
@@ -93,7 +94,7 @@ class TestIntake:
 
     def test_there_is_a_bound_on_what_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sightings that all differ are kept up to a bound, and those dropped are counted."""
-        monkeypatch.setattr(intake_module, "DIFFERENT_MAX", 10)
+        monkeypatch.setattr(keeper_module, "DIFFERENT_MAX", 10)
         result = taken(("x", "\n".join(XID.replace("94", str(code)) for code in range(100))))
         assert (len(result.sightings), result.dropped) == (10, 90)
 

@@ -1,6 +1,5 @@
 """Agents as real processes, runners, and the words they are given."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -67,11 +66,11 @@ def prepared(state: Path, order: StartRun | StartTrain, lease_s: float = LEASE_S
 
 
 @contextmanager
-def runner(folder: AttemptFolder, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
+def runner(folder: AttemptFolder, *, log: str = "") -> Iterator["subprocess.Popen[bytes]"]:
     """Run the runner of a folder; killed at the end if it still runs."""
-    with (folder.logs / "runner.log").open("ab") as log:
+    with open(log or folder.logs / "runner.log", "ab") as said:
         command = [sys.executable, "-P", "-m", "argosy.agent.runner", str(folder.path)]
-        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment})
+        process = subprocess.Popen(command, stdout=said, stderr=said)
     try:
         yield process
     finally:
@@ -79,9 +78,9 @@ def runner(folder: AttemptFolder, **environment: str) -> Iterator["subprocess.Po
         process.wait()
 
 
-def run_to_end(folder: AttemptFolder, **environment: str) -> Held:
+def run_to_end(folder: AttemptFolder) -> Held:
     """Run the runner of a folder to its end; gives what is held then."""
-    with runner(folder, **environment) as process:
+    with runner(folder) as process:
         process.wait(60)
     held = folder.held()
     assert held is not None

@@ -115,14 +115,18 @@ def client_of(whole: Whole, secret: str) -> httpx.AsyncClient:
 
 @asynccontextmanager
 async def served(
-    folder: Path, fleet: Ground | None = None, policy: Policy | None = None, skills: Skills = SKILLS
+    folder: Path,
+    fleet: Ground | None = None,
+    policy: Policy | None = None,
+    skills: Skills = SKILLS,
+    retire_missing: bool = False,
 ) -> AsyncIterator[Served]:
     """Run a service in this process until the block ends."""
     folder.mkdir(exist_ok=True)
     heart = Heart(folder, fleet or ground(), skills)
     whole = assemble(heart, folder)
-    await whole.service.start(policy)
     try:
+        await whole.service.start(policy, retire_missing=retire_missing)
         join_token = await first_tokens(heart, folder, "root")
         token = (folder / "token").read_text()
         async with client_of(whole, token) as http:

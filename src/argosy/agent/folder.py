@@ -19,6 +19,7 @@ from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.talk import Held, StartRun, StartTrain
 
 ATTEMPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+BOARDS = Path("/dev/shm")
 LEASE_BYTES = 24
 SECOND_US = 1_000_000
 
@@ -157,6 +158,14 @@ class Lease:
         except (OSError, ValueError):
             return 0.0
         return deadline_s if math.isfinite(deadline_s) else 0.0
+
+
+def board_path(port: int) -> Path:
+    """Place the emulated clock's board of the generation whose ranks meet at this port of this host.
+
+    No other generation meets there while this one lives.
+    """
+    return BOARDS / f"argosy-board-{os.getuid()}-{port}"
 
 
 def make_folder(state: Path) -> None:

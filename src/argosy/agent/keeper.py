@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.agent.folder import AttemptFolder, Standing, StopWish, Task, attempt_path, write_whole
+from argosy.agent.folder import AttemptFolder, Standing, StopWish, Task, attempt_path, board_path, write_whole
 from argosy.agent.outgoing import Outgoing
 from argosy.agent.processes import end_left
 from argosy.agent.readlog import read_log
@@ -80,6 +80,7 @@ class Keeper:
     def __init__(self, place: Place, outgoing: Outgoing) -> None:
         self._place, self._outgoing = place, outgoing
         self._fence = self._read_fence()
+        self._fence_kept = b""
         self._holdings: dict[str, Holding] = {}
         self._recall()
 
@@ -102,11 +103,11 @@ class Keeper:
         if refusal := self._fence.refusal(stamp):
             self._outgoing.refused(order.id, order.attempt, refusal)
             return
-        self._keep_fence()
+        unwritten = self._keep_fence()
         if isinstance(order, StopAttempt):
             self._stop(order)
         else:
-            self._start(order)
+            self._start(order, unwritten)
 
     def held(self) -> tuple[Held, ...]:
         """Say all that is held, and see to runners that died or are overdue."""
@@ -123,7 +124,8 @@ class Keeper:
         """Whether ranks run, or may."""
         return any(self._lives(holding) for holding in self._holdings.values())
 
-    def _start(self, order: StartTrain | StartRun) -> None:
+    def _start(self, order: StartTrain | StartRun, failure: str) -> None:
+        """Start a generation, unless it is here already. failure: why it can't be; empty where it can."""
         known = self._holdings.get(order.attempt)
         if known is not None and known.generation >= order.generation:
             return
@@ -135,8 +137,10 @@ class Keeper:
         if others:
             self._outgoing.refused(order.id, order.attempt, f"{', '.join(others)} still runs on {self._place.node}")
             return
-        holding = Holding(attempt=order.attempt, generation=order.generation, begun_s=time.monotonic())
+        holding = Holding(attempt=order.attempt, generation=order.generation, begun_s=time.monotonic(), failure=failure)
         self._holdings[order.attempt] = holding
+        if failure:
+            return
         LOG.info("start %s, generation %d", order.attempt, order.generation)
         try:
             folder = AttemptFolder(attempt_path(self._place.state, order.attempt, order.generation))
@@ -159,12 +163,12 @@ class Keeper:
 
     def _stop(self, order: StopAttempt) -> None:
         holding = self._holdings.get(order.attempt)
-        if holding is None:
+        if holding is not None and self._lives(holding):
+            if holding.generation <= order.generation:
+                self._wish_stop(holding, StopWish(reason=order.reason, grace_s=order.grace_s))
+        elif holding is None or holding.generation < order.generation:
+            # Nothing of that generation ever ran here, and nothing will.
             self._holdings[order.attempt] = Holding(attempt=order.attempt, generation=order.generation)
-        elif holding.generation <= order.generation and self._lives(holding):
-            self._wish_stop(holding, StopWish(reason=order.reason, grace_s=order.grace_s))
-        elif holding.folder is None:
-            holding.generation = max(holding.generation, order.generation)
 
     def _wish_stop(self, holding: Holding, wish: StopWish) -> None:
         """Ask a runner to end; asked again, a shorter grace counts."""
@@ -206,6 +210,8 @@ class Keeper:
                 self._kill_overdue(holding)
                 return held
             held = self._bury(holding, holding.folder)
+            if held.state not in (ENDED, STOPPED):
+                return held
         if held.parked and not closed:
             self._close(holding)
             over = STOPPED
@@ -235,6 +241,9 @@ class Keeper:
             return before
         if not end_left(str(folder.path), [rank.pid for rank in before.ranks]):
             return before  # something can't be killed yet; the next look tries again
+        with contextlib.suppress(ArgosyError, OSError):
+            if before.meeting is not None and folder.task().order.gang.node_rank == 0:
+                board_path(before.meeting.port).unlink(missing_ok=True)
         held = msgspec.structs.replace(before, state=ENDED, blame=INFRASTRUCTURE, text=KILLED)
         with contextlib.suppress(OSError):
             folder.publish(Standing(held=held))
@@ -283,12 +292,20 @@ class Keeper:
         except (OSError, msgspec.MsgspecError):
             return Fence()
 
-    def _keep_fence(self) -> None:
-        """Keep the fence for the next process. Raises InfrastructureError: what can't be kept must not be obeyed."""
+    def _keep_fence(self) -> str:
+        """Keep the fence for the next process, if it has changed; says why it can't be kept.
+
+        Nothing may start that the next process would not know of; what is to end ends all the same.
+        """
+        data = msgspec.json.encode(self._fence)
+        if data == self._fence_kept:
+            return ""
         try:
-            write_whole(self._place.state / "fence", msgspec.json.encode(self._fence))
+            write_whole(self._place.state / "fence", data)
         except OSError as error:
-            raise InfrastructureError(f"can't write {self._place.state / 'fence'}: {error.strerror}") from error
+            return f"can't write {self._place.state / 'fence'}: {error.strerror}"
+        self._fence_kept = data
+        return ""
 
 
 AT_ONCE = StopWish(reason="an older generation", grace_s=0.0)

@@ -70,10 +70,12 @@ class Outgoing:
                 with contextlib.suppress(OSError):
                     write_whole(source.path.with_name("sent"), str(position).encode())
 
-    def refused(self, order: str, attempt: str, text: str) -> None:
-        """Report that an order was not obeyed, once for each order."""
-        if self._is_new(f"refused {order}"):
+    def refused(self, order: str, attempt: str, text: str) -> bool:
+        """Report that an order was not obeyed, once for each order; tells whether it was the first time."""
+        new = self._is_new(f"refused {order}")
+        if new:
             self._put(OrderRefused(number=self._number + 1, order=order, attempt=attempt, text=text))
+        return new
 
     def noted(self, text: str, level: str = "info") -> None:
         """Report something for people to read."""

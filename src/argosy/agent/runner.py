@@ -179,7 +179,7 @@ class Runner:
 
     def _fail(self, error: BaseException) -> None:
         self._blame, self._text = blame_of(error), str(error)[:TEXT_CHARACTERS_MAX]
-        sys.stderr.write(f"{error}\n")
+        _say(str(error))
 
     def _publish(self, state: str) -> None:
         """Write how things stand if that is news, and wake the agent; a full disk is tried again."""
@@ -207,10 +207,17 @@ class Runner:
         try:
             self._folder.publish(standing)
         except OSError as error:
-            sys.stderr.write(f"can't write how things stand: {error}\n")
+            _say(f"can't write how things stand: {error}")
             return
         self._held, self._published, self._published_s = steady, standing, now_s
         poke(Path(self._task.state))
+
+
+def _say(text: str) -> None:
+    """Write to the runner's own log, if the disk takes it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def poke(state: Path) -> None:
@@ -238,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         task = folder.task()
         return Runner(folder, task, make_crew(folder, task)).run()
     except ArgosyError as error:
-        sys.stderr.write(f"{error}\n")
+        _say(str(error))
         return error.exit_code
     finally:
         os.close(lock)

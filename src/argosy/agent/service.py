@@ -134,11 +134,11 @@ class Service:
         for order in answer.orders:
             try:
                 if isinstance(order, StartTrain):
-                    self._warm.ensure()
+                    self._ensure_warm()
                 self._keeper.obey(order)
             except ArgosyError as error:
-                LOG.warning("order %s: %s", order.id, error)
-                self._outgoing.refused(order.id, order.attempt, str(error))
+                if self._outgoing.refused(order.id, order.attempt, str(error)):
+                    LOG.warning("order %s: %s", order.id, error)
 
     def _look(self) -> None:
         """See how things stand, and have it told where that is news."""
@@ -195,6 +195,10 @@ class Service:
         if not self._options.warm or now_s < self._warm_at_s:
             return
         self._warm_at_s = now_s + WARM_EVERY_S
+        self._ensure_warm()
+
+    def _ensure_warm(self) -> None:
+        """Have a fork server; a runner that finds none tells so."""
         try:
             self._warm.ensure()
         except InfrastructureError as error:

@@ -4,13 +4,12 @@ The runner's connection to the fork server holds the ranks: when it ends, so do 
 """
 
 import dataclasses
-import os
 from pathlib import Path
 
 import msgspec
 
 from argosy.agent.crew import Crew
-from argosy.agent.folder import AttemptFolder, Task
+from argosy.agent.folder import AttemptFolder, Task, board_path
 from argosy.agent.forks import Forks
 from argosy.agent.reportfile import ReportFile
 from argosy.agent.tokens import prepare_tokens
@@ -20,7 +19,6 @@ from argosy.contracts.talk import HeldRank, Meeting, StartTrain
 
 BOARD_BYTES = 1 << 30
 """Size of the emulated clock's board: a hole in a file, which takes only the memory that ranks touch."""
-BOARDS = Path("/dev/shm")
 
 
 class TrainCrew(Crew):
@@ -109,11 +107,8 @@ class TrainCrew(Crew):
         return self._forks
 
     def _board_path(self, meeting: Meeting, first: bool) -> str:
-        """Place the emulated clock's board, which all ranks share, so all on one host; node 0 makes it.
-
-        Its name has the store's port, which no other attempt on this host has while this one lives.
-        """
-        path = BOARDS / f"argosy-board-{os.getuid()}-{meeting.port}"
+        """Place the emulated clock's board, which all ranks share, so all on one host; node 0 makes it."""
+        path = board_path(meeting.port)
         if not first:
             if not path.exists():
                 raise InfrastructureError("emulated chips of one job must be on one host: their clock is in its memory")

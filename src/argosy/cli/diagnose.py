@@ -15,6 +15,7 @@ from argosy.cli.words import console, counted
 from argosy.contracts.codec import encode
 from argosy.health.from_dumps import findings_of_dumps
 from argosy.health.judge import judge
+from argosy.health.liveness import liveness_of
 from argosy.health.packaged import load_book
 
 WIDTH = 120
@@ -43,7 +44,8 @@ def command(
     hint = "write one as docs/diagnose-signatures.md shows"
     book = load_book({str(path): read_text(path, "file of patterns", hint) for path in patterns or ()})
     files = take_files(paths, book.signatures, zone_minutes)
-    incidents = judge(files.taken.sightings, findings_of_dumps(files.dumps), book)
+    sightings = files.taken.sightings
+    incidents = judge(sightings, findings_of_dumps(files.dumps, liveness_of(sightings)), book)
     if as_json:
         typer.echo(encode({"incidents": incidents, **about(files)}).decode())
     else:

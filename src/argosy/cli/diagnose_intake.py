@@ -11,7 +11,8 @@ from argosy.cli.diagnose_files import Log, Reading, find_files, read_logs
 from argosy.cli.waiting import Waiting
 from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.health.dumps import Dump, kind_of, read_dump
-from argosy.health.intake import Intake, Keeper, Taken
+from argosy.health.intake import Intake
+from argosy.health.keeper import Keeper, Taken
 from argosy.health.origins import origin_of_path
 from argosy.health.scanner import Scanner
 from argosy.health.signature import Signature

@@ -3,12 +3,14 @@
 Must not know how an Incident is written.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from argosy.health.book import Book, Rule
 from argosy.health.clues import Clue
+from argosy.health.outlived import part, still_worth_telling
 from argosy.health.progress import from_progress
 
 # Within so long a deeper layer's word counts before an earlier one's: programs and kernels write with delay.
@@ -16,7 +18,11 @@ SAME_TIME_US = 60_000_000
 # Two faults further apart than this are two, whatever they are.
 EPISODE_US = 1_800_000_000
 MANY_HOSTS = 4
+# Who ends a job does so since something else had failed, wherever anything else is told.
+FOLLOWERS = frozenset({"slurm.cancelled", "launcher.terminated", "launcher.interrupted"})
 INCIDENTS_MAX = 20
+# One host lacks what another's version of the collective library has.
+LIBRARY_SYMBOL = re.compile(r"undefined symbol: (?:p?nccl|rccl|hccl)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +36,15 @@ class Case:
 
 def find_cases(clues: Sequence[Clue], book: Book) -> tuple[Case, ...]:
     """Find the faults behind clues; none where nothing failed. A fault that nothing tells has the class `unknown`."""
-    found: list[Case] = []
-    for episode in _episodes(clues):
-        found += _cases_of(episode, book)
+    left, outlived = part(clues)
+    found = _all_cases(left, book)
+    if not found and outlived:
+        found = _all_cases([*left, *still_worth_telling(outlived, clues)], book)
     return tuple(found[:INCIDENTS_MAX])
+
+
+def _all_cases(clues: Sequence[Clue], book: Book) -> list[Case]:
+    return [case for episode in _episodes(clues) for case in _cases_of(episode, book)]
 
 
 def _episodes(clues: Sequence[Clue]) -> list[list[Clue]]:
@@ -57,8 +68,10 @@ def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:
     causes = [*_with_rules(clues, book), *_versions(clues)]
     if not any(cause.strength > 1 for cause in causes):
         causes += from_progress(clues)
-    if not causes:
-        causes = _hints(clues)
+    if any(cause.signature == "versions.differ" for cause in causes):
+        causes = [cause for cause in causes if not LIBRARY_SYMBOL.search(cause.line.text)]
+    causes = [cause for cause in causes if cause.signature not in FOLLOWERS] or causes
+    causes = causes or _hints(clues)
     if not causes:
         return _unknown(clues)
     root = _root(causes)
@@ -99,7 +112,8 @@ def _versions(clues: Sequence[Clue]) -> Iterator[Clue]:
     """Find hosts whose collective library is of another version than the first one's."""
     named = [clue for clue in clues if clue.signature == "nccl.version" and (clue.host or clue.rank is not None)]
     other = [clue for clue in named if clue.field("version") != named[0].field("version")]
-    if other and any(clue.role == "symptom" for clue in clues):
+    lacking = [clue for clue in clues if clue.role == "cause" and LIBRARY_SYMBOL.search(clue.line.text)]
+    if other and (lacking or any(clue.role == "symptom" for clue in clues)):
         text = f"Versions {named[0].field('version')} and {other[0].field('version')} meet in one job."
         yield replace(
             other[0],
@@ -108,7 +122,7 @@ def _versions(clues: Sequence[Clue]) -> Iterator[Clue]:
             fault_class="config.env_mismatch",
             remedy="fix_config",
             culprit="configuration",
-            strength=2,
+            strength=3 if lacking else 2,
             meaning=text,
         )
 

@@ -3,12 +3,14 @@
 Must not know which clue is the cause of which.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 from argosy.health.book import NO_REMEDY, Book
 from argosy.health.lines import Line
+from argosy.health.places import place_in
 from argosy.health.sightings import Sighting
 from argosy.health.signature import Role, Signature
 
@@ -16,6 +18,8 @@ from argosy.health.signature import Role, Signature
 BOOT_US = 180_000_000
 DIGITS_MAX = 9
 NEAR_LINES = 6
+# Say where the whole job ran, or where what failed did.
+HOST_OF_JOB = frozenset({"scheduler.ran_on", "host.named"})
 # A warning of these families is believed even in words that are harmless as a rule.
 HARDWARE = frozenset({"gpu", "npu", "node", "driver", "network"})
 # What a process prints itself comes in the order in which it happened; what is below it may be written down late.
@@ -88,14 +92,20 @@ def gather(sightings: Iterable[Sighting], book: Book) -> tuple[Clue, ...]:
     for seen in _lines(sightings):
         said = [_clue(sighting, book, next(order)) for sighting in seen]
         if any(clue.role == "harmless" for clue in said):
-            said = [clue for clue in said if clue.role == "cause" and clue.strength > 2 and clue.family in HARDWARE]
+            said = [clue for clue in said if _holds(clue)]
+        said = _shared(said)
         causes = [clue for clue in said if clue.role == "cause"]
         if causes:
             clues.append(min(causes, key=lambda clue: (-clue.strength, places.get(clue.signature, 0))))
         else:
             clues += [clue for clue in said if clue.role == "symptom"][:1]
         clues += [clue for clue in said if clue.role == "context"]
-    return tuple(_alone_host(_chips_named(clues)))
+    return tuple(_lent_hosts(_chips_named(clues)))
+
+
+def _holds(clue: Clue) -> bool:
+    """Tell whether a clue counts in words that are harmless as a rule."""
+    return clue.role == "context" or (clue.role == "cause" and clue.strength > 2 and clue.family in HARDWARE)
 
 
 def _lines(sightings: Iterable[Sighting]) -> list[list[Sighting]]:
@@ -136,10 +146,23 @@ def _clue(sighting: Sighting, book: Book, order: int) -> Clue:
         peer=fields.get("peer", "") or fields.get("peer_rank", ""),
         fields=fields,
     )
-    clue = _looked_up(clue, sighting.signature, fields, book)
+    clue = _placed(_looked_up(clue, sighting.signature, fields, book))
     if clue.layer == "fabric" and line.booted and line.at_us is not None and line.at_us < BOOT_US:
         return replace(clue, role="context", fault_class="")
     return clue
+
+
+def _placed(clue: Clue) -> Clue:
+    """Give a cause whom its own words name, where nothing else tells."""
+    if clue.role != "cause" or (clue.rank is not None and clue.host and clue.chip):
+        return clue
+    place = place_in(clue.line.text)
+    return replace(
+        clue,
+        rank=place.rank if clue.rank is None else clue.rank,
+        host=clue.host or place.host,
+        chip=clue.chip or (place.chip if clue.culprit == "chip" else ""),
+    )
 
 
 def _names_other(fields: Mapping[str, str]) -> bool:
@@ -195,10 +218,34 @@ def _chips_named(clues: Sequence[Clue]) -> list[Clue]:
     ]
 
 
-def _alone_host(clues: Sequence[Clue]) -> list[Clue]:
-    """Where all lines together name one host only, it is the host of all of them."""
+def _shared(said: Sequence[Clue]) -> list[Clue]:
+    """Give all that one line says the rank and host that any part of it names."""
+    ranks = {clue.rank for clue in said if clue.rank is not None}
+    hosts = {clue.host for clue in said if clue.host}
+    rank, host = (ranks.pop() if len(ranks) == 1 else None), (hosts.pop() if len(hosts) == 1 else "")
+    return [
+        replace(clue, rank=rank if clue.rank is None else clue.rank, host=clue.host or host)
+        if (clue.rank is None and rank is not None) or (not clue.host and host)
+        else clue
+        for clue in said
+    ]
+
+
+def _lent_hosts(clues: Sequence[Clue]) -> list[Clue]:
+    """Give clues without a host the only one that is named, where it is said of the job or by most lines of a log.
+
+    A host that a few lines name may be any of the job's.
+    """
     hosts = {clue.host for clue in clues if clue.host}
     if len(hosts) != 1:
         return list(clues)
     host = hosts.pop()
-    return [clue if clue.host else replace(clue, host=host) for clue in clues]
+    of_job = any(clue.signature in HOST_OF_JOB for clue in clues)
+    named = Counter(clue.line.source for clue in clues if clue.host)
+    of_log = Counter(clue.line.source for clue in clues)
+    return [
+        replace(clue, host=host)
+        if not clue.host and (of_job or 2 * named[clue.line.source] > of_log[clue.line.source])
+        else clue
+        for clue in clues
+    ]

@@ -3,10 +3,13 @@
 Must not know how causes are found.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from argosy.contracts.incident import Culprit
+from argosy.health.book import UNKNOWN
 from argosy.health.clues import Clue
 from argosy.health.words import rank_words
 
@@ -15,6 +18,7 @@ SUFFERERS_MAX = 8
 
 def culprit_of(root: Clue, clues: Sequence[Clue]) -> Culprit:
     """Name the culprit of a cause: rank, chip, host or link, as far as anything tells."""
+    root = _placed(root, clues)
     if root.culprit == "chip":
         return _with_rank(_chip(root), root, clues)
     if root.culprit == "link":
@@ -22,15 +26,41 @@ def culprit_of(root: Clue, clues: Sequence[Clue]) -> Culprit:
     if root.culprit == "rank":
         return _rank(root)
     if root.culprit == "host":
-        return Culprit(kind="host", name=root.host or ("" if root.rank is None else f"host of rank {root.rank}"))
-    return Culprit(kind=root.culprit, name=_spot(root) if root.culprit == "code" else "")
+        return Culprit(kind="host", name=root.host or _host_of(root))
+    # Where a file or a service is at fault, whoever met it is the place to look.
+    told = root.culprit == "code" or (root.culprit == "unknown" and root.fault_class != UNKNOWN)
+    return Culprit(kind=root.culprit, name=_spot(root) if told else "")
+
+
+def _placed(root: Clue, clues: Sequence[Clue]) -> Clue:
+    """Fill in what a cause lacks from others that say the same, where they agree."""
+    alike = [clue for clue in clues if clue.role == "cause" and clue.fault_class == root.fault_class]
+    alike = [clue for clue in alike if clue.rank == root.rank or clue.rank is None or root.rank is None]
+    hosts = {clue.host for clue in alike if clue.host}
+    chips = {clue.chip for clue in alike if clue.chip}
+    ranks = {clue.rank for clue in alike if clue.rank is not None}
+    return replace(
+        root,
+        host=root.host or (hosts.pop() if len(hosts) == 1 else ""),
+        chip=root.chip or (chips.pop() if len(chips) == 1 else ""),
+        rank=ranks.pop() if root.rank is None and len(ranks) == 1 else root.rank,
+    )
+
+
+def _host_of(root: Clue) -> str:
+    local = root.field("local")
+    if root.rank is None and not local:
+        return ""
+    return f"host of local rank {local}" if root.rank is None else f"host of rank {root.rank}"
 
 
 def sufferers_of(culprit: Culprit, root: Clue, clues: Iterable[Clue]) -> tuple[str, ...]:
     """Tell which ranks and hosts only suffered: they print symptoms and no cause."""
     ranks, hosts = set(), set()
+    # Where nobody is named, the first who failed suffered, too.
+    own = {root.rank, _rank_in(culprit)} if root.fault_class != UNKNOWN else set()
     for clue in clues:
-        if clue.role == "symptom" and clue.rank is not None and clue.rank != root.rank:
+        if clue.role == "symptom" and clue.rank is not None and clue.rank not in own:
             ranks.add(clue.rank)
         elif clue.role == "symptom" and clue.rank is None and clue.host and clue.host != root.host:
             hosts.add(clue.host)
@@ -39,9 +69,15 @@ def sufferers_of(culprit: Culprit, root: Clue, clues: Iterable[Clue]) -> tuple[s
     return tuple(named)
 
 
+def _rank_in(culprit: Culprit) -> int | None:
+    """Read the rank that a culprit's name tells."""
+    found = re.search(r"\brank (\d{1,9})\b", culprit.name)
+    return int(found[1]) if found else None
+
+
 def _chip(root: Clue) -> Culprit:
     chip = root.chip or ("" if root.line.local_rank is None or root.depth < 2 else str(root.line.local_rank))
-    if chip and (root.host or root.rank is None):
+    if chip and (root.host or root.rank is None or root.chip):
         link = f" link {root.link}" if root.link else ""
         return Culprit(kind="chip", name=f"{root.host} chip {chip}{link}".strip())
     if root.rank is not None:

@@ -141,6 +141,7 @@ def _groups(
     by_group: dict[str, list[Collective]] = {name: [] for name in members}
     messages: dict[str, list[Collective]] = {}
     words: dict[str, str] = {name: description for name, (_, description) in members.items()}
+    told = _tells_ends(entries, completed)
     kept: dict[str, int] = {}
     for entry in reversed(entries):
         name, description = _group_name(entry)
@@ -160,7 +161,16 @@ def _groups(
             description=words.get(name, ""),
             members=ranks,
             messages=_of_batches(messages.get(name, [])),
+            ends_known=told,
         )
+
+
+def _tells_ends(entries: Iterable[Mapping[str, Any]], completed: Mapping[str, int]) -> bool:
+    """Tell whether a dump says what is finished: older recorders of such backends write neither state nor `retired`."""
+    return bool(completed) or not any(
+        _backend(entry) in _RETIRED_MEANS_DONE and "retired" not in entry and entry.get("state") != "completed"
+        for entry in entries
+    )
 
 
 def _last_of_each(collectives: Iterable[Collective]) -> Iterable[Collective]:
@@ -227,6 +237,9 @@ def _state(entry: Mapping[str, Any], completed: int | None) -> str:
     state = entry.get("state")
     if state == "completed":
         return "finished"
+    number = _whole(entry.get("op_id") or entry.get("collective_seq_id"))
+    if "retired" not in entry and _backend(entry) in _RETIRED_MEANS_DONE:
+        return "finished" if completed is not None and 0 <= number <= completed else "enqueued"
     # What failed is retired, too, but never counted as completed
     failed = completed is not None and _whole(entry.get("op_id")) > completed
     if entry.get("retired") is True and _backend(entry) in _RETIRED_MEANS_DONE and not failed:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from argosy.health.ends import with_ends
 from argosy.health.traces import Collective, GroupTrace, Liveness, RankTraceOfGroups
 
 Ints = NDArray[np.int64]
@@ -69,7 +70,7 @@ class Board:
 
 def lay_out(traces: Sequence[RankTraceOfGroups], liveness: Liveness) -> Board:
     """Lay the traces of all ranks out; of two traces of one rank the last counts."""
-    of_rank = {trace.rank: trace for trace in traces}
+    of_rank = {trace.rank: trace for trace in with_ends(traces)}
     columns = _Columns()
     for rank, trace in of_rank.items():
         for group in trace.groups:

@@ -5,34 +5,28 @@ lengths. Must not know how files are opened, nor what the sightings prove.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from argosy.health.clocks import Anchor, Clocks, Offset, Seen, settle
+from argosy.health.clocks import Anchor, Seen
+from argosy.health.keeper import PASSING_FIELDS, Keeper, Taken
 from argosy.health.lines import Line
 from argosy.health.origins import Head, Origin, origin_of_path, read_head
-from argosy.health.roster import Roster
 from argosy.health.scanner import Hit, Scanner
-from argosy.health.sightings import Sighting
 from argosy.health.stamps import Stamp, boot_times
-from argosy.health.zones import moved, zone_between
+from argosy.health.steps import PROGRESSED, may_step, step_before_last, step_of
 
 # A line longer than this is taken in pieces that overlap by more than any literal is long.
 LINE_BYTES_MAX, OVERLAP_BYTES = 1 << 16, 1 << 10
 BACK_LINES, BACK_BYTES = 40, 6_000
-# Of sightings alike this many are kept; a signature may have so many that differ, and all together so many.
-ALIKE_MAX, DIFFERENT_MAX, KEPT_MAX = 4, 120_000, 300_000
 # Of lines that differ in digits alone, by one rank, so many are looked at, then one of each so many more.
 SAME_MAX, SAME_EACH, SHAPES_MAX = 500, 32, 50_000
 RANK_BYTES, ANCHOR_LINE_BYTES_MAX = 96, 2_000
-# Fields that differ from line to line without saying anything about who or what.
-PASSING_FIELDS = frozenset({"size", "elapsed", "sequence", "step", "time", "pid", "tid", "seconds", "count"})
 FIRST_LINES = 4
 # Two pieces of a log tell its clock: enough of each, and of all logs of a clock, and of all clocks.
 ANCHOR_BYTES, ANCHORS_EACH, ANCHORS_CLOCK, ANCHORS_MAX = 1 << 16, 20, 200, 30_000
 
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
-_STEP = re.compile(r"\b(?:global_?)?(?:step|iter|iteration)s?\b[ :=\[#]{0,3}(\d{1,9})\b", re.IGNORECASE)
 _SEQUENCE = re.compile(
     r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+), NumelIn=(?P<size>\d+).*? ran for (?P<ms>\d{1,10}) milli"
 )
@@ -44,59 +38,6 @@ _DESCRIBED = re.compile(rb"Name: +([\w.-]{1,253})\r?\nNamespace: ")
 _REPORT = re.compile(r"(?:exitcode|error_file|traceback)\s*:")
 _REPORT_FIELD = re.compile(r"^\s*(?P<name>time|host|rank)\s*: (?P<value>.*)$", re.MULTILINE)
 _LOCAL = re.compile(r"\(local_rank: (\d{1,6})\)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What logs gave. offsets: how far clocks are apart, as far as that can be told. dropped: sightings not kept."""
-
-    sightings: tuple[Sighting, ...]
-    offsets: tuple[Offset, ...] = ()
-    dropped: int = 0
-
-
-class Keeper:
-    """Keeps what was seen, bounded: of sightings alike the first few, the rest as a count."""
-
-    def __init__(self) -> None:
-        self.seen: list[Seen] = []
-        self.clocks, self.roster = Clocks(), Roster()
-        self.dropped = 0
-        self._alike: dict[tuple[object, ...], list[int]] = {}
-        self._different: dict[str, int] = {}
-
-    def keep(self, seen: Seen) -> Seen:
-        """Keep one, or count it with the last one like it; gives the one that stands for it."""
-        key = _likeness(seen)
-        places = self._alike.get(key)
-        if places is None:
-            different = self._different.get(seen.signature.name, 0)
-            if different >= DIFFERENT_MAX or len(self.seen) >= KEPT_MAX:
-                self.dropped += 1
-                return seen
-            self._different[seen.signature.name] = different + 1
-            places = self._alike[key] = []
-        if len(places) < ALIKE_MAX and len(self.seen) < KEPT_MAX:
-            places.append(len(self.seen))
-            self.seen.append(seen)
-            return seen
-        last = self.seen[places[-1]]
-        last.repeats += 1
-        return last
-
-    def settled(self, near_us: int | None = None, zone_minutes: int | None = None) -> Taken:
-        """Give every sighting its time on one clock.
-
-        near_us: for logs that tell no year or date. zone_minutes: of times that name no zone, where somebody knows.
-        """
-        sightings, offsets = settle(self.seen, self.clocks, near_us, zone_minutes or 0)
-        if zone_minutes is None:
-            zoned = [one.stamp is not None and one.stamp.zoned for one in self.seen]
-            zone = zone_between(sightings, zoned)
-            sightings, offsets = (moved(sightings, zone), (zone, *offsets)) if zone else (sightings, offsets)
-        lines = self.roster.filled((one.line, seen.pid) for one, seen in zip(sightings, self.seen, strict=True))
-        sightings = tuple(replace(one, line=line) for one, line in zip(sightings, lines, strict=True))
-        return Taken(sightings=sightings, offsets=offsets, dropped=self.dropped)
 
 
 class Intake:
@@ -138,6 +79,7 @@ class Intake:
             self._take(self._rest)
             self._rest = b""
         self._anchor(self._tail)
+        self._note_progress(self._tail)
         self._tail = b""
 
     def _take(self, block: bytes) -> None:
@@ -261,7 +203,7 @@ class Intake:
         clocks, own = self._keeper.clocks, self._origin.host or self.source
         if clocks.counts.get(own, 0) >= ANCHORS_CLOCK or len(clocks.anchors) >= ANCHORS_MAX:
             return
-        if b"step" not in (lower := piece.lower()) and b"iter" not in lower:
+        if not may_step(piece):
             return
         count = 0
         for raw in reversed(piece.splitlines()):
@@ -270,10 +212,18 @@ class Intake:
             if len(raw) > ANCHOR_LINE_BYTES_MAX or not _TIMED.search(raw):
                 continue
             head = read_head(raw.decode("utf-8", "replace"))
-            found = _STEP.search(head.text)
+            found = step_of(head.text)
             if found and head.stamp is not None and head.stamp.kind != "boot":
-                self._add_anchor(("step", found[1]), head.stamp, head.origin)
+                self._add_anchor(("step", found), head.stamp, head.origin)
                 count += 1
+
+    def _note_progress(self, tail: bytes) -> None:
+        """Note the line after which the log shows some steps more: what stands above it did not end the job."""
+        found = step_before_last(tail)
+        if found is not None:
+            line = Line(source=self.source, number=self.lines + 1 - found.lines_after, text=found.text)
+            line = replace(line, host=self._origin.host)
+            self._keeper.keep(Seen(line=line, signature=PROGRESSED, fields={"step": found.step}, stamp=found.stamp))
 
     def _anchor_sequence(self, text: str, stamp: Stamp, origin: Origin) -> None:
         found = _SEQUENCE.search(text)
@@ -300,16 +250,6 @@ def take_in(
         intake.feed(data)
         intake.close()
     return keeper.settled(near_us, zone_minutes)
-
-
-def _likeness(seen: Seen) -> tuple[object, ...]:
-    """Tell what makes two sightings alike: signature, who printed, and what the pattern named."""
-    line = seen.line
-    who: Sequence[object] = (
-        (line.rank, line.local_rank, line.host) if line.rank is not None or line.host else (line.source,)
-    )
-    fields = tuple(sorted(item for item in seen.fields.items() if item[0] not in PASSING_FIELDS))
-    return (seen.signature.name, *who, fields)
 
 
 def _apart(whole: str) -> list[str]:

@@ -94,7 +94,7 @@ def _advice(case: Case, advice: str) -> str:
 def _evidence(case: Case) -> Iterator[Evidence]:
     """Give the cause first, then what followed, each kind of line once with all who printed it."""
     kinds: dict[tuple[str, str], list[Clue]] = {}
-    shown = (case.root, *(clue for clue in case.clues if _shown(clue, case.root)))
+    shown = (case.root, *(clue for clue in case.clues if clue.role != "context" or clue.fault_class))
     for clue in shown:
         if clue.line != case.root.line or clue is case.root:
             kinds.setdefault((clue.signature, clue.code), []).append(clue)
@@ -104,11 +104,6 @@ def _evidence(case: Case) -> Iterator[Evidence]:
         who = sources_of(clues)
         source = f"{who}, {place}" if who else place
         yield Evidence(source=source, text=words_of(first)[:TEXT_MAX], at_us=first.at_us, layer=first.layer)
-
-
-def _shown(clue: Clue, root: Clue) -> bool:
-    """Leave out what says nothing about this fault: contexts without a part in it."""
-    return clue.role != "context" or bool(clue.fault_class) or clue.line.number == root.line.number
 
 
 def _of_finding(finding: Finding, clues: Sequence[Clue]) -> Incident:

@@ -25,6 +25,9 @@ _BRACKETED = (
 _WORDED = (
     re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d{1,9}):\d+ \[(?P<local>-?\d{1,6})\] (?=\S)"),
     re.compile(r"(?P<maybe>[\w.-]+)(?:\s+\||:)\s+(?=\S)"),
+    re.compile(
+        r"(?P<maybe>[\w.-]+) (?P<program>kernel|console|ipmi(?:-sel)?|sel|bmc|systemd|slurmd|nic)(?:\[\d+\])?: (?=\S)"
+    ),
     re.compile(r"(?:stdout|stderr) [FP] "),
     re.compile(r"(?:kern|user|daemon|syslog)\s*[:.]\s*(?:emerg|alert|crit|err|warn|notice|info|debug)\s*: "),
 )
@@ -41,6 +44,10 @@ _SYSLOG = re.compile(r" (?P<host>[\w.:-]+) (?P<program>[A-Za-z][\w./@-]*)(?:\[\d
 _SPEAKER = re.compile(
     r"\W{0,2}(?:global )?[Rr]ank[ :=_]{0,2}(?P<rank>\d{1,7})\b(?! (?:of|out))|.{0,80}?\[Rank (?P<rank2>\d{1,7})\]"
 )
+_SLURM = re.compile(
+    r"srun: error: (?P<host>[\w.-]+): task(?:s|(?: (?P<rank>\d{1,7}):))"
+    r"|slurmstepd: error: \*\*\* (?:JOB|STEP) \S+ ON (?P<host2>[\w.-]+) "
+)
 
 _HOST_WORDS = (
     "node|host|worker|trainer|launcher|master|server|compute|machine|blade|sled|tray|dgx|hgx|gpu|npu|cn|nid|ip|vm"
@@ -55,6 +62,11 @@ _KERNEL_FILE = re.compile(rf"{_LOG_WORDS}[-_.](?P<after>[\w-]+)|(?P<before>[\w-]
 _NAMED_LOCAL = re.compile(r"(?:^|[^a-z])(?:local[_-]?rank|device|gpu_?(?=\d)|npu_?(?=\d))[_-]?(\d{1,2})(?!\d)")
 _NAMED_RANK = re.compile(r"(?<!local)(?<!local[_-])(?:^|[^a-z])(?:global[_-]?)?(?:rank|task|proc)[_-]?(\d{1,7})(?!\d)")
 _TORCHRUN_FILE = re.compile(r"attempt_\d+/(\d+)/(?:stdout|stderr|error)(?:\.\w+)?$")
+# What writes a log often stands before the host in the log's name.
+_WRITER = re.compile(
+    r"^(?:torchrun|mpirun|srun|slurm|launch(?:er)?|stdout|stderr|train(?:ing)?|nccl|logs?|out|err)[-_.]"
+)
+_JSON_HOSTS = ("_hostname", "hostname", "host", "node_name", "nodename", "node", "pod")
 _NO_HOST_WORDS = frozenset({"log", "txt", "out", "err", "old", "tail", "all", "boot"})
 
 
@@ -197,6 +209,10 @@ def _after_stamp(line: str, found: Found) -> tuple[int, Origin]:
 
 
 def _speaker(text: str) -> Origin:
+    """Read whom the message itself names as the one who speaks, or is spoken of."""
+    slurm = _SLURM.match(text)
+    if slurm:
+        return Origin(rank=int(slurm["rank"]) if slurm["rank"] else None, host=slurm["host"] or slurm["host2"])
     found = _SPEAKER.match(text)
     rank = (found["rank"] or found["rank2"]) if found else None
     return Origin(rank=int(rank) if rank else None)
@@ -214,7 +230,8 @@ def _host_of_path(path: str) -> str:
         if name and name not in _NO_HOST_WORDS and not name.isdecimal():
             return name
         address = re.search(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d])", part)
-        host = address[0] if address else next(filter(_HOST.fullmatch, re.split(r"[_.]", part)), "")
+        words = re.split(r"[_.]", _WRITER.sub("", part))
+        host = address[0] if address else next(filter(_HOST.fullmatch, words), "")
         if host:
             return host
     return ""
@@ -233,10 +250,7 @@ def _json_head(line: str) -> Head:
     if message is None:
         return Head(text=line.strip())
     inner = read_head(str(message).strip()) if not str(message).startswith("{") else Head(text=str(message).strip())
-    host = next(
-        (values[key] for key in ("_hostname", "hostname", "host", "node", "pod") if isinstance(values.get(key), str)),
-        "",
-    )
+    host = next((values[key] for key in _JSON_HOSTS if isinstance(values.get(key), str)), "")
     rank = values.get("rank")
     origin = Origin(
         rank=rank if isinstance(rank, int) and not isinstance(rank, bool) else None,

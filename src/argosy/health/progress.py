@@ -9,13 +9,37 @@ from dataclasses import replace
 
 from argosy.health.clues import Clue
 
-TIMEOUTS = ("timeout.watchdog", "timeout.gloo", "timeout.hccl_notify")
+TIMEOUTS = ("timeout.watchdog", "timeout.gloo", "timeout.hccl_notify", "timeout.store")
+# What rank 0 puts into the store for the others.
+FIRST_KEYS = ("nccl_id", "ncclUniqueId", "/0//cuda//0", "0->", "rank_0", "store_based_barrier")
 LIKELY_GROUP_SHARE = 0.5
 
 
 def from_progress(clues: Sequence[Clue]) -> list[Clue]:
     """Make causes of who is behind; none where time-outs and sequence numbers don't tell."""
-    return list(_mismatched(clues)) or list(_behind(clues)) or list(_silent(clues)) or list(_never_began(clues))
+    return (
+        list(_crowded(clues))
+        or list(_mismatched(clues))
+        or list(_behind(clues))
+        or list(_silent(clues))
+        or list(_never_began(clues))
+    )
+
+
+def _crowded(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Tell a store that more processes came to than the job has: some are of an attempt before."""
+    for clue in clues:
+        if clue.signature == "launcher.store_barrier" and _count(clue, "count") > _count(clue, "world") > 0:
+            yield replace(
+                clue,
+                role="cause",
+                fault_class="launcher.stale_store",
+                remedy="fix_config",
+                culprit="configuration",
+                strength=3,
+                meaning="More processes came to the store than the job has: some are of an attempt before.",
+            )
+            return
 
 
 def _behind(clues: Sequence[Clue]) -> Iterator[Clue]:
@@ -83,6 +107,8 @@ def _never_began(clues: Sequence[Clue]) -> Iterator[Clue]:
 
 def _waits_for_first(clue: Clue) -> bool:
     """Tell whether a rank waited in a barrier (an all-reduce of one element), or for what rank 0 sends as a rule."""
+    if clue.signature == "timeout.store":
+        return any(key in clue.line.text for key in FIRST_KEYS)
     operation = clue.field("operation")
     return operation in ("BARRIER", "BROADCAST", "SCATTER") or (operation == "ALLREDUCE" and clue.field("size") == "1")
 
@@ -91,22 +117,26 @@ def _mismatched(clues: Sequence[Clue]) -> Iterator[Clue]:
     """Find ranks of one group that wait in different operations under one sequence number."""
     waits: dict[tuple[str, str], dict[str, list[Clue]]] = {}
     for clue in clues:
-        if clue.signature == "timeout.watchdog" and clue.field("group") and clue.rank is not None:
+        if clue.signature == "timeout.watchdog" and clue.rank is not None:
             key = (clue.field("group"), clue.field("sequence"))
             waits.setdefault(key, {}).setdefault(clue.field("operation"), []).append(clue)
     for (group, sequence), operations in waits.items():
         if len(operations) > 1:
             fewest = min(operations.values(), key=len)
+            alone = len(fewest) == 1
+            at_end = alone and fewest[0].field("operation") == "BARRIER"
+            if not group and not at_end and len(operations) > 2:
+                continue
             names = " and ".join(sorted(operation.lower() for operation in operations))
             yield replace(
                 fewest[0],
                 signature="progress.mismatch",
                 role="cause",
-                fault_class="user.collective_mismatch",
+                fault_class="user.uneven_data" if at_end else "user.collective_mismatch",
                 remedy="fix_user_code",
-                culprit="rank" if len(fewest) == 1 else "code",
+                culprit="rank" if alone else "code",
                 strength=2,
-                meaning=f"Ranks of group {group} wait in {names} as number {sequence}.",
+                meaning=f"Ranks{f' of group {group}' if group else ''} wait in {names} as number {sequence}.",
             )
 
 

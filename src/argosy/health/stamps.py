@@ -34,7 +34,8 @@ _BY_DIGIT = (
     re.compile(rf"\[?{_TIME}\]?(?=[\s|:,-]|$)"),
 )
 _BY_LETTER = (
-    re.compile(rf"(?P<keep>\[?[IWEFVC]){_YEAR}?{_NUMBERS.format(sep='')} +{_TIME}"),
+    # torch writes the month without its zero: E304 is the 4th of March.
+    re.compile(rf"(?P<keep>\[?[IWEFVC]){_YEAR}?(?P<mo>0?[1-9]|1[0-2])(?P<d>0[1-9]|[12]\d|3[01]) +{_TIME}"),
     re.compile(rf"\[?{_WEEKDAY}{_MONTH} +(?P<d>\d{{1,2}}) (?:{_YEAR} )?{_TIME}{_ZONE}(?: [A-Z]{{3,4}}(?= \d))?"
                r"(?: (?P<y2>20\d\d)(?!\d))?\]?"),
     re.compile(rf"\[?{_WEEKDAY}(?P<d>\d{{1,2}}) {_MONTH} {_YEAR} {_TIME}{_ZONE}\]?"),

@@ -26,7 +26,7 @@ def words_of(clue: Clue) -> str:
     if clue.code and clue.layer in ("kernel", "driver"):
         return clue.meaning.replace(": ", f" on {clue.chip}: ", 1) if clue.chip else clue.meaning
     if clue.signature == "timeout.watchdog":
-        operation = clue.field("operation")
+        operation = clue.field("operation").strip("_").removesuffix("_BASE")
         name = OPERATIONS.get(operation, operation.lower().replace("_", "-"))
         number = f" {int(clue.field('sequence')):,}" if clue.field("sequence") else ""
         seconds = f" after {int(clue.field('elapsed')) / 1_000:,.0f} s" if clue.field("elapsed") else ""

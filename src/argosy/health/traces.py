@@ -45,7 +45,8 @@ class GroupTrace:
     members: global ranks, ascending; empty where the trace does not tell. collectives: the last ones, by sequence.
     messages: those to or from one peer that are not finished. enqueued, started: the highest sequence so far; finished:
     the highest below which nothing is open; each 0 for none where sequences count from 1, and -1 where from 0.
-    starts_known: the trace tells when the device began, so that an entry on the host proves nothing.
+    starts_known: the trace tells when the device began, so that an entry on the host proves nothing. ends_known: it
+    tells what is finished; where it doesn't, all looks open (see ends.py).
     """
 
     group: str
@@ -57,6 +58,7 @@ class GroupTrace:
     started: int = -1
     finished: int = -1
     starts_known: bool = False
+    ends_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,7 @@ def group_trace(
     members: tuple[int, ...] = (),
     messages: Iterable[Collective] = (),
     enqueued: int | None = None,
+    ends_known: bool = True,
 ) -> GroupTrace:
     """Sum one rank's records of one group up. enqueued: where the writer counts further than its records reach."""
     ordered = tuple(sorted(collectives, key=lambda each: each.sequence))
@@ -139,6 +142,7 @@ def group_trace(
         started=started[-1] if started else _before(ordered),
         finished=open_[0] - 1 if open_ else last,
         starts_known=any(each.state == "started" or each.started_us is not None for each in ordered),
+        ends_known=ends_known,
     )
 
 

@@ -5,6 +5,7 @@ Lives on the event loop's thread, except `held_of`, which the loop's thread read
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import secrets
@@ -84,6 +85,7 @@ class Desk:
         self._logs: dict[str, asyncio.Future[LogPart]] = {}
         self._numbers = itertools.count(1)
         self._run = secrets.token_hex(4)
+        self._closed = False
         self.lease_s = 30.0
 
     def held_of(self, node: str) -> Mapping[str, Held]:
@@ -113,6 +115,12 @@ class Desk:
         """Compare every node again when it talks next; waking them all at once would be a stampede."""
         for agent in self._agents.values():
             agent.unsettled = True
+
+    def close(self) -> None:
+        """Answer everybody who waits, and let nobody wait any more."""
+        self._closed = True
+        for agent in self._agents.values():
+            agent.bell.set()
 
     async def talk(self, node: str, talk: Talk) -> Answer:
         """Take in what an agent says and answer it, at the latest after the wait it grants."""
@@ -215,18 +223,18 @@ class Desk:
     async def _orders(self, agent: Agent, number: int, wait_s: float) -> list[AnyOrder]:
         """Wait until there is something to say to an agent, or until a newer talk of it came."""
         deadline_s = time.monotonic() + wait_s
-        while True:
-            agent.bell.clear()
+        while agent.number == number:
+            # A bell of its own: one that was rung before the wait begins must still be heard.
+            bell = agent.bell = asyncio.Event()
             orders = self._fresh(agent, await self._compare(agent)) if agent.unsettled else []
             orders += agent.mail
             agent.mail = []
             left_s = deadline_s - time.monotonic()
-            if orders or left_s <= 0 or agent.number != number:
+            if orders or left_s <= 0 or self._closed:
                 return orders
-            try:
-                await asyncio.wait_for(agent.bell.wait(), min(left_s, LOOK_AGAIN_S) if agent.unsettled else left_s)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(bell.wait(), min(left_s, LOOK_AGAIN_S) if agent.unsettled else left_s)
+        return []
 
     async def _compare(self, agent: Agent) -> list[AnyOrder]:
         agent.unsettled = False

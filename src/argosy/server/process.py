@@ -70,10 +70,11 @@ class _Server(uvicorn.Server):
         """Capture none."""
         yield
 
-    def end(self) -> None:
-        """End soon; a second time at once."""
+    def end(self, release: Callable[[], None]) -> None:
+        """End soon; a second time at once. release: lets those go who wait for an answer."""
         self.force_exit = self.should_exit
         self.should_exit = True
+        release()
 
 
 async def _serve(options: Options) -> None:
@@ -87,7 +88,7 @@ async def _serve(options: Options) -> None:
             os.environ[JOIN_VARIABLE] = await first_tokens(heart, options.folder, options.owner)
             server = _Server(_config(whole))
             for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, server.end)
+                asyncio.get_running_loop().add_signal_handler(number, server.end, whole.service.release)
             helper = asyncio.create_task(_after_start(server, options, url, agents))
             await server.serve(sockets=[listener])
             helper.cancel()
@@ -112,6 +113,7 @@ def _config(whole: Whole) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LEAVE_S,
     )

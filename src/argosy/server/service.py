@@ -53,6 +53,11 @@ class Service:
         self.front.desk.lease_s = lease_s
         self._watcher = asyncio.create_task(self._watch())
 
+    def release(self) -> None:
+        """Let everybody who waits for an answer go, since this server is about to end."""
+        self.feed.close()
+        self.front.desk.close()
+
     async def close(self) -> None:
         """End; whatever runs goes on."""
         if self._watcher is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from argosy.contracts.fleet import LongLink
 from argosy.contracts.plan import Wire
 from argosy.network.wires import send_ms
-from argosy.plan.costs.links import Holder, boundary_wire
+from argosy.plan.costs.links import Holder, boundary_wire, same_node
 from argosy.plan.pipelines.layouts import Layout
 from argosy.plan.pipelines.places import boundaries
 
@@ -37,22 +37,27 @@ def crossing_streams(layouts: Iterable[Layout]) -> Streams:
 
 def boundary_wires(layout: Layout, links: Sequence[LongLink], streams: Streams) -> tuple[Wire, ...]:
     """Find the wire of each boundary of a layout, one that crosses sites with its share of the link."""
-    places = layout.places
     of_class: Counter[str] = Counter()
     before: list[int] = []
-    for place in places:
+    for place in layout.places:
         before.append(of_class[place.chip_class.name])
         of_class[place.chip_class.name] += 1
-    holders = [
+    kinds = [
         Holder(
             chip_class=run.chip_class, tp=run.tp, width=layout.width(run), class_stages=of_class[run.chip_class.name]
         )
-        for run in places
+        for run in layout.kinds
     ]
-    wires: dict[tuple[int, int], Wire] = {}
+    holders = [kinds[number] for number in layout.numbers]
+    wires: dict[tuple[int, int, bool], Wire] = {}
+    found = []
     for a, b in boundaries(layout):
-        if (a, b) not in wires:
-            sites = frozenset((holders[a].chip_class.site, holders[b].chip_class.site))
+        one, other = holders[a], holders[b]
+        near = one.chip_class.name == other.chip_class.name and same_node(one, before[a], before[b])
+        like = (layout.numbers[a], layout.numbers[b], near)
+        if like not in wires:
+            sites = frozenset((one.chip_class.site, other.chip_class.site))
             sharing = streams.get(sites, 1) if len(sites) > 1 else 1
-            wires[a, b] = boundary_wire(holders[a], holders[b], before[a], before[b], sharing, links)
-    return tuple(wires[pair] for pair in boundaries(layout))
+            wires[like] = boundary_wire(one, other, before[a], before[b], sharing, links)
+        found.append(wires[like])
+    return tuple(found)

@@ -11,7 +11,7 @@ from argosy.contracts.fleet import LongLink
 from argosy.contracts.plan import GRADIENT_BYTES
 from argosy.plan.costs.rings import Held, holder_of, parts_of_ring, ring_ms
 from argosy.plan.costs.setting import Setting
-from argosy.plan.costs.tables import gradient_sums
+from argosy.plan.costs.tables import gradient_sums, worked
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.templates import Template
 
@@ -25,11 +25,10 @@ def exposed_ms(setting: Setting, template: Template, links: Sequence[LongLink]) 
     layout = template.layout
     if layout.count * layout.cp * layout.ep < 2:
         return 0.0
-    runs = {run.chip_class.name: run for run in layout.runs}
-    factors = {name: ring_factors(layout, run, links) for name, run in runs.items()}
+    factors = {run.chip_class.name: ring_factors(setting, layout, run, links) for run in layout.runs}
     per_place = np.array([factors[run.chip_class.name] for run in layout.places])
-    per_stage = np.tile(per_place, (layout.virtual_stages, 1))
-    starts, ends = np.array(template.cut.starts), np.array(template.cut.ends)
+    per_stage = per_place if layout.virtual_stages == 1 else np.concatenate([per_place] * layout.virtual_stages)
+    starts, ends, _, _ = template.cut.rows
     sizes = [sums[ends] - sums[starts] for sums in gradient_sums(setting)]
     ring_ms = per_stage[:, 0] * sizes[0] + per_stage[:, 1] * sizes[1]
     summed, gathered = parts_of_ring(layout.zero_stage)
@@ -38,9 +37,14 @@ def exposed_ms(setting: Setting, template: Template, links: Sequence[LongLink]) 
     return float((gathered_ms + np.maximum(0.0, summed * ring_ms - drained)).max())
 
 
-def ring_factors(layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[float, float]:
+def ring_factors(setting: Setting, layout: Layout, run: Run, links: Sequence[LongLink]) -> tuple[float, float]:
     """Give the ms that a byte of a stage's gradients takes among like replicas: of what EP ranks share, of experts."""
     used = layout.count * layout.chips[run.chip_class.name]
-    holder = holder_of(run.chip_class, run.tp, layout.width(run), run.places, used)
-    held = [Held(holder=holder, count=layout.count, copies=layout.cp * layout.ep, ep=layout.ep)]
-    return ring_ms(held, (1.0, 0.0), links), ring_ms(held, (0.0, 1.0), links)
+
+    def work() -> tuple[float, float]:
+        holder = holder_of(run.chip_class, run.tp, layout.width(run), run.places, used)
+        held = [Held(holder=holder, count=layout.count, copies=layout.cp * layout.ep, ep=layout.ep)]
+        return ring_ms(held, (1.0, 0.0), links), ring_ms(held, (0.0, 1.0), links)
+
+    key = ("ring factors", run.chip_class.name, run.tp, run.places, layout.cp, layout.ep, layout.count, used)
+    return worked(setting, key, work)

@@ -4,11 +4,14 @@ Data, before any layer is cut. Must not know times or bytes.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from argosy.contracts.fleet import ChipClass
 from argosy.plan.costs.setting import Shards, Way, shards_of
 from argosy.plan.timing.schedules import held_microbatches
+
+# So many rows of what places hold are looked up once.
+ROWS_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +99,35 @@ class Layout:
     def key(self) -> tuple[object, ...]:
         """What two layouts of one fleet must share to have the same stages; counts that no stage sees are left out."""
         runs = tuple((run.chip_class.name, run.places, run.tp) for run in self.runs)
-        how = (self.cp, self.ep, self.microbatch_size, self.recomputes, self.partly)
-        return runs, how, self.schedule, self.virtual_stages, self.held, self.zero_stage, self.shards
+        how = (self.how, self.partly, self.schedule, self.virtual_stages, self.held)
+        return runs, how, self.zero_stage, self.shards
+
+    @cached_property
+    def how(self) -> tuple[object, ...]:
+        """How one micro-batch is laid over each place, but for TP."""
+        return self.cp, self.ep, self.microbatch_size, self.recomputes
+
+    @cached_property
+    def kinds(self) -> tuple[Run, ...]:
+        """Runs that differ in class or TP."""
+        return tuple({(run.chip_class.name, run.tp): run for run in self.runs}.values())
+
+    @cached_property
+    def kind_names(self) -> tuple[tuple[str, int], ...]:
+        """Class and TP of each kind."""
+        return tuple((run.chip_class.name, run.tp) for run in self.kinds)
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """The kind of each place, by its number."""
+        names = self.kind_names
+        each = [names.index((run.chip_class.name, run.tp)) for run in self.runs]
+        return tuple(number for number, run in zip(each, self.runs, strict=True) for _ in range(run.places))
 
     @cached_property
     def held(self) -> tuple[int, ...]:
         """Micro-batches that each place holds at most, each of one of its stages."""
-        return tuple(
-            held_microbatches(self.schedule, place, self.depth, self.microbatches, self.virtual_stages)
-            for place in range(self.depth)
-        )
+        return _held(self.schedule, self.depth, self.microbatches, self.virtual_stages)
 
     def width(self, run: Run) -> int:
         """Chips of one of a run's places."""
@@ -124,3 +146,8 @@ class Layout:
     def place_of(self, stage: int) -> int:
         """Tell the place that a stage runs on."""
         return stage % self.depth
+
+
+@lru_cache(maxsize=ROWS_KEPT)
+def _held(schedule: str, depth: int, microbatches: int, virtual_stages: int) -> tuple[int, ...]:
+    return tuple(held_microbatches(schedule, place, depth, microbatches, virtual_stages) for place in range(depth))

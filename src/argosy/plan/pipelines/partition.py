@@ -6,6 +6,7 @@ bytes stand for.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ class StageCosts:
         return int(self.ms.shape[2]) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Cut:
     """Where each stage ends, the way it recomputes and how many of its layers, from the first, go that way."""
 
@@ -60,10 +61,15 @@ class Cut:
     ways: tuple[int, ...]
     counts: tuple[int, ...]
 
-    @property
+    @cached_property
     def starts(self) -> tuple[int, ...]:
         """Each stage's first layer."""
         return (0, *self.ends[:-1])
+
+    @cached_property
+    def rows(self) -> Integers:
+        """Starts, ends, ways and counts of all stages, as arrays."""
+        return np.array((self.starts, self.ends, self.ways, self.counts))
 
 
 def partition(costs: StageCosts) -> Cut | None:

@@ -3,8 +3,9 @@
 Must not know wires between places, nor replicas.
 """
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from argosy.plan.costs.setting import Setting
 from argosy.plan.costs.tables import PlaceSums, end_gb, holding_of, place_sums, state_sums, unit_times, worked
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.partition import Cut, Floats, Integers, StageCosts, fullest, partition, used_gb
-from argosy.plan.pipelines.virtual import most_gb, recomputed
+from argosy.plan.pipelines.virtual import most_gb, refill
+
+Row = TypeVar("Row", Floats, Integers)
 
 
 def make_cut(setting: Setting, layout: Layout) -> Cut | None:
@@ -26,19 +29,14 @@ def make_cut(setting: Setting, layout: Layout) -> Cut | None:
 
 def refilled(setting: Setting, layout: Layout, cut: Cut) -> Cut | None:
     """Recompute as few layers as fit at each place of several stages, now that it is known which they are."""
-    starts, ends, ways, counts = (np.array(row) for row in (cut.starts, cut.ends, cut.ways, cut.counts))
-    for place, run in enumerate(layout.places):
-        mine = np.arange(place, layout.stages, layout.depth)
-        way = ways[mine].max() or len(layout.recomputes) - 1
-        kept = sums_of(setting, layout, run).kept_gb
-        rows = np.stack([np.tile(kept[0], (len(mine), 1)), kept[np.where(ways[mine], ways[mine], way)]])
-        some = counts[mine]
-        spare_gb = (run.chip_class.chip.memory_gb or 0.0) - standing_gb(setting, layout, cut, place)
-        step = 1 if layout.partly else 0
-        if not recomputed(rows, starts[mine], ends[mine], some, layout.depth, layout.held[place], spare_gb, step):
-            return None
-        counts[mine], ways[mine] = some, np.where(some > 0, np.where(ways[mine], ways[mine], way), 0)
-    return replace(cut, ways=tuple(ways.tolist()), counts=tuple(counts.tolist()))
+    _, ends, ways, counts = cut.rows.copy()
+    memory = np.array([run.chip_class.chip.memory_gb or 0.0 for run in layout.kinds])[numbers_of(layout)]
+    spare_gb = memory - standing_gb(setting, layout, cut)
+    kept, held = kind_sums(setting, layout).kept_gb, np.array(layout.held)
+    step = 1 if layout.partly else 0
+    if not refill(kept, numbers_of(layout), ends, (ways, counts), held, spare_gb, step):
+        return None
+    return Cut(ends=cut.ends, ways=tuple(ways.tolist()), counts=tuple(counts.tolist()))
 
 
 def may_hold(setting: Setting, layout: Layout) -> bool:
@@ -52,65 +50,81 @@ def stage_costs(setting: Setting, layout: Layout) -> StageCosts:
 
     With virtual stages each stage of a place may use an equal part of what the place's fixed holdings leave.
     """
-    kinds, numbers = alike(layout)
-    sums = [sums_of(setting, layout, run) for run in kinds]
-    virtual, held = layout.virtual_stages, np.array(layout.held, dtype=float)
-    fixed_gb = fixed_places_gb(setting, layout)
-    limits = np.array([run.chip_class.chip.memory_gb or 0.0 for run in kinds])[numbers]
+    sums, numbers, virtual = kind_sums(setting, layout), numbers_of(layout), layout.virtual_stages
+    held, fixed_gb = np.array(layout.held, dtype=float), fixed_places_gb(setting, layout)
+    limits = np.array([run.chip_class.chip.memory_gb or 0.0 for run in layout.kinds])[numbers]
     if virtual > 1:
         limits = (limits - fixed_gb.max(axis=1)) / virtual
         fixed_gb = np.zeros_like(fixed_gb)
     return StageCosts(
-        ms=stacked([one.total_ms for one in sums]),
-        kept_gb=stacked([one.kept_gb for one in sums]),
-        state_gb=stacked([state_sums(setting, layout.way(run), layout.shares) for run in kinds]),
-        kinds=np.tile(numbers, virtual),
-        held=np.tile(held / virtual, virtual),
-        limit_gb=np.tile(limits, virtual),
+        ms=sums.total_ms,
+        kept_gb=sums.kept_gb,
+        state_gb=kind_states(setting, layout),
+        kinds=repeated(numbers, virtual),
+        held=repeated(held / virtual, virtual),
+        limit_gb=repeated(limits, virtual),
         fixed_ms=fixed_ms(setting, layout),
-        fixed_gb=np.tile(fixed_gb, (virtual, 1)),
+        fixed_gb=repeated(fixed_gb, virtual),
         partly=layout.partly,
     )
 
 
-def alike(layout: Layout) -> tuple[list[Run], Integers]:
-    """List runs that differ in class or TP, and which of them each place is of."""
-    kinds = list({(run.chip_class.name, run.tp): run for run in layout.runs}.values())
-    names = [(run.chip_class.name, run.tp) for run in kinds]
-    of_runs = [names.index((run.chip_class.name, run.tp)) for run in layout.runs]
-    return kinds, np.repeat(np.array(of_runs), [run.places for run in layout.runs])
+def repeated(rows: Row, times: int) -> Row:
+    """Repeat the rows of places for each of their stages; for a single one nothing is copied."""
+    return rows if times == 1 else np.concatenate([rows] * times)
 
 
-def sums_of(setting: Setting, layout: Layout, run: Run) -> PlaceSums:
-    """Give what layers cost at a run's places."""
-    return place_sums(setting, run.chip_class, layout.way(run), layout.recomputes, layout.shares.passed)
+def numbers_of(layout: Layout) -> Integers:
+    """Give the kind of each place."""
+    return np.array(layout.numbers)
 
 
-def stacked(rows: Sequence[Floats]) -> Floats:
-    """Stack arrays; one alone is not copied."""
-    return rows[0][None] if len(rows) == 1 else np.stack(rows)
+def kind_sums(setting: Setting, layout: Layout) -> PlaceSums:
+    """Stack what layers cost by kind of place."""
+
+    def work() -> PlaceSums:
+        passed = layout.shares.passed
+        each = [
+            place_sums(setting, run.chip_class, layout.way(run), layout.recomputes, passed) for run in layout.kinds
+        ]
+        return PlaceSums(
+            forward_ms=np.stack([one.forward_ms for one in each]),
+            weight_ms=np.stack([one.weight_ms for one in each]),
+            backward_ms=np.stack([one.backward_ms for one in each]),
+            total_ms=np.stack([one.total_ms for one in each]),
+            kept_gb=np.stack([one.kept_gb for one in each]),
+        )
+
+    return worked(setting, ("kind sums", layout.kind_names, layout.how, passed_shards(layout)), work)
+
+
+def passed_shards(layout: Layout) -> tuple[int, int]:
+    """Name what of a layout's shards is sent in every micro-batch; cheaper to look up by than what it stands for."""
+    return (layout.zero_stage, layout.shards) if layout.zero_stage > 1 else (0, 1)
+
+
+def kind_states(setting: Setting, layout: Layout) -> Floats:
+    """Stack what layers keep whatever is in flight by kind of place, 10^9 bytes."""
+    key = ("kind states", layout.kind_names, layout.ep, layout.zero_stage, layout.shards)
+    return worked(
+        setting,
+        key,
+        lambda: np.stack([state_sums(setting, layout.way(run), layout.shares) for run in layout.kinds]),
+    )
 
 
 def fixed_places_gb(setting: Setting, layout: Layout) -> Floats:
     """Give what each place holds besides layers, by (place, way to recompute); 10^9 bytes."""
     depth, begins = layout.depth, 0
-    rows = np.zeros((depth, len(layout.recomputes)))
-    for run in layout.runs:
-        if run.places > 2 or (begins > 0 and begins + run.places < depth):
-            inner = min(max(begins, 1), depth - 2)
-            rows[begins : begins + run.places] = fixed_place_gb(setting, layout, inner, run)
-        begins += run.places
+    rows = np.empty((depth, len(layout.recomputes)))
+    if depth > 2:
+        for run in layout.runs:
+            # All inner places of a run hold the same.
+            rows[begins : begins + run.places] = fixed_place_gb(setting, layout, 1, run)
+            begins += run.places
     rows[0] = fixed_place_gb(setting, layout, 0, layout.runs[0])
     rows[-1] = fixed_place_gb(setting, layout, depth - 1, layout.runs[-1])
-    if len(layout.runs) > 1 or depth > 2:
-        for place in inner_edges(layout):
-            rows[place] = fixed_place_gb(setting, layout, place, layout.places[place])
     return rows
-
-
-def inner_edges(layout: Layout) -> list[int]:
-    """List the places next to the ends, which are neither first nor last."""
-    return sorted({place for place in (1, layout.depth - 2) if 0 < place < layout.depth - 1})
 
 
 def fixed_place_gb(setting: Setting, layout: Layout, place: int, run: Run) -> list[float]:
@@ -141,28 +155,28 @@ def fixed_ms(setting: Setting, layout: Layout) -> Floats:
 
 def ends_of(setting: Setting, layout: Layout) -> tuple[UnitCost, UnitCost]:
     """Time the embedding on the first stage and the head on the last."""
-    head, shards = setting.shape.num_layers, layout.shares.passed
-    first, last = layout.runs[0], layout.runs[-1]
-    return (
-        unit_times(setting, first.chip_class, EMBEDDING, layout.way(first), shards),
-        unit_times(setting, last.chip_class, head, layout.way(last), shards),
-    )
+    head, first, last = setting.shape.num_layers, layout.runs[0], layout.runs[-1]
+
+    def work() -> tuple[UnitCost, UnitCost]:
+        passed = layout.shares.passed
+        return (
+            unit_times(setting, first.chip_class, EMBEDDING, layout.way(first), passed),
+            unit_times(setting, last.chip_class, head, layout.way(last), passed),
+        )
+
+    names = (first.chip_class.name, first.tp, last.chip_class.name, last.tp)
+    return worked(setting, ("ends of", names, layout.how, passed_shards(layout)), work)
 
 
 def stage_times(setting: Setting, layout: Layout, cut: Cut) -> tuple[tuple[float, ...], ...]:
     """Give forward, backward and the weights' part of it, each by stage."""
-    kinds, numbers = alike(layout)
-    sums = [sums_of(setting, layout, run) for run in kinds]
-    kind = np.tile(numbers, layout.virtual_stages)
-    start, end, way = np.array(cut.starts), np.array(cut.ends), np.array(cut.ways)
-    middle = start + np.array(cut.counts)
-    forwards = stacked([one.forward_ms for one in sums])
-    backwards = stacked([one.backward_ms for one in sums])
-    weights = stacked([one.weight_ms for one in sums])
-    forward = forwards[kind, end] - forwards[kind, start]
-    backward = backwards[kind, way, middle] - backwards[kind, way, start]
-    backward += backwards[kind, 0, end] - backwards[kind, 0, middle]
-    weight = weights[kind, end] - weights[kind, start]
+    sums, kind = kind_sums(setting, layout), repeated(numbers_of(layout), layout.virtual_stages)
+    start, end, way, count = cut.rows
+    middle = start + count
+    forward = sums.forward_ms[kind, end] - sums.forward_ms[kind, start]
+    backward = sums.backward_ms[kind, way, middle] - sums.backward_ms[kind, way, start]
+    backward += sums.backward_ms[kind, 0, end] - sums.backward_ms[kind, 0, middle]
+    weight = sums.weight_ms[kind, end] - sums.weight_ms[kind, start]
     for stage, cost in zip((0, -1), ends_of(setting, layout), strict=True):
         forward[stage] += cost.forward_ms
         backward[stage] += cost.backward_ms
@@ -172,10 +186,8 @@ def stage_times(setting: Setting, layout: Layout, cut: Cut) -> tuple[tuple[float
 
 def update_lag_ms(setting: Setting, layout: Layout, cut: Cut, forward_ms: Sequence[float]) -> float:
     """Give what the optimizer's step adds to a step: what the pipeline's first forwards don't hide of any place's."""
-    kinds, numbers = alike(layout)
-    kind = np.tile(numbers, layout.virtual_stages)
-    sums = stacked([update_sums(setting, layout, run) for run in kinds])
-    stages = sums[kind, np.array(cut.ends)] - sums[kind, np.array(cut.starts)]
+    kind, sums = repeated(numbers_of(layout), layout.virtual_stages), kind_updates(setting, layout)
+    stages = sums[kind, cut.rows[1]] - sums[kind, cut.rows[0]]
     for stage, run, unit in ((0, layout.runs[0], EMBEDDING), (-1, layout.runs[-1], setting.shape.num_layers)):
         stages[stage] += unit_update_ms(setting, layout, run, unit)
     places = stages.reshape(layout.virtual_stages, layout.depth).sum(axis=0)
@@ -183,14 +195,17 @@ def update_lag_ms(setting: Setting, layout: Layout, cut: Cut, forward_ms: Sequen
     return float(np.maximum(0.0, places - before).max())
 
 
-def update_sums(setting: Setting, layout: Layout, run: Run) -> Floats:
-    """Sum the optimizer's step over the layers before each."""
+def kind_updates(setting: Setting, layout: Layout) -> Floats:
+    """Sum the optimizer's step over the layers before each, by kind of place."""
 
     def work() -> Floats:
-        each = {kind: unit_update_ms(setting, layout, run, kind) for kind in set(setting.kinds)}
-        return np.concatenate([[0.0], np.cumsum([each[kind] for kind in setting.kinds])])
+        rows = []
+        for run in layout.kinds:
+            each = {kind: unit_update_ms(setting, layout, run, kind) for kind in set(setting.kinds)}
+            rows.append(np.concatenate([[0.0], np.cumsum([each[kind] for kind in setting.kinds])]))
+        return np.stack(rows)
 
-    return worked(setting, ("update sums", run.chip_class.name, run.tp, layout.ep, layout.shares.optimizer), work)
+    return worked(setting, ("kind updates", layout.kind_names, layout.ep, layout.shares.optimizer), work)
 
 
 def unit_update_ms(setting: Setting, layout: Layout, run: Run, unit: int, shards: int = 0) -> float:
@@ -213,25 +228,23 @@ def place_gb(setting: Setting, layout: Layout, cut: Cut) -> tuple[float, ...]:
     if layout.virtual_stages == 1:
         costs = stage_costs(setting, layout)
         return tuple(used_gb(costs, cut, stage) for stage in range(layout.stages))
-    sizes = []
-    for place, run in enumerate(layout.places):
-        kept = sums_of(setting, layout, run).kept_gb
-        flying = []
-        for stage in range(place, layout.stages, layout.depth):
-            start, end, middle = cut.starts[stage], cut.ends[stage], cut.starts[stage] + cut.counts[stage]
-            flying.append(between(kept[cut.ways[stage]], start, middle) + between(kept[0], middle, end))
-        flying_gb = most_gb(np.array(flying), layout.depth, layout.held[place])
-        sizes.append(standing_gb(setting, layout, cut, place) + flying_gb)
-    return tuple(sizes)
+    sums, depth, kind = kind_sums(setting, layout), layout.depth, repeated(numbers_of(layout), layout.virtual_stages)
+    start, end, way, count = cut.rows
+    middle = start + count
+    flying = sums.kept_gb[kind, way, middle] - sums.kept_gb[kind, way, start]
+    flying += sums.kept_gb[kind, 0, end] - sums.kept_gb[kind, 0, middle]
+    standing = standing_gb(setting, layout, cut).tolist()
+    return tuple(
+        standing[place] + most_gb(flying[place::depth].copy(), depth, layout.held[place]) for place in range(depth)
+    )
 
 
-def standing_gb(setting: Setting, layout: Layout, cut: Cut, place: int) -> float:
-    """Give what a place of several stages holds whatever is in flight, 10^9 bytes."""
-    run = layout.places[place]
-    states = state_sums(setting, layout.way(run), layout.shares)
-    stages = range(place, layout.stages, layout.depth)
-    state_gb = sum(between(states, cut.starts[stage], cut.ends[stage]) for stage in stages)
-    return max(fixed_place_gb(setting, layout, place, run)) + state_gb
+def standing_gb(setting: Setting, layout: Layout, cut: Cut) -> Floats:
+    """Give what each place of several stages holds whatever is in flight, 10^9 bytes."""
+    states, kind = kind_states(setting, layout), repeated(numbers_of(layout), layout.virtual_stages)
+    stages = states[kind, cut.rows[1]] - states[kind, cut.rows[0]]
+    places: Floats = stages.reshape(layout.virtual_stages, layout.depth).sum(axis=0)
+    return fixed_places_gb(setting, layout).max(axis=1) + places
 
 
 def needed_gb(setting: Setting, layout: Layout) -> float:
@@ -241,12 +254,14 @@ def needed_gb(setting: Setting, layout: Layout) -> float:
 
 def sent_bytes(setting: Setting, layout: Layout) -> tuple[float, ...]:
     """Give the bytes that a rank passes over each boundary, the more of what either side has."""
-    if len(layout.runs) == 1:
-        return (payload_bytes(setting, layout.way(layout.runs[0])),) * (layout.stages - 1)
-    each = [payload_bytes(setting, layout.way(run)) for run in layout.places]
-    return tuple(max(each[a], each[b]) for a, b in boundaries(layout))
+    each = [payload_bytes(setting, layout.way(run)) for run in layout.kinds]
+    if len(each) == 1:
+        return (each[0],) * (layout.stages - 1)
+    numbers = layout.numbers
+    return tuple(max(each[numbers[a]], each[numbers[b]]) for a, b in boundaries(layout))
 
 
 def boundaries(layout: Layout) -> list[tuple[int, int]]:
     """List the places on both sides of each boundary between stages."""
-    return [(layout.place_of(stage - 1), layout.place_of(stage)) for stage in range(1, layout.stages)]
+    places = [*range(layout.depth)] * layout.virtual_stages
+    return list(itertools.pairwise(places))

@@ -81,3 +81,40 @@ def _kept(kept: Floats, stage: int, start: int, end: int, count: int) -> float:
     middle = start + count
     size: float = kept[1, stage, middle] - kept[1, stage, start] + kept[0, stage, end] - kept[0, stage, middle]
     return size
+
+
+@compiled
+def refill(
+    kept: Floats,
+    kinds: Integers,
+    ends: Integers,
+    chosen: tuple[Integers, Integers],
+    held: Integers,
+    spare_gb: Floats,
+    step: int,
+) -> bool:
+    """Change at all places how many layers of each stage are recomputed to as few as fit; tell whether that is so.
+
+    kept: by (kind of place, way to recompute, layers before). kinds, held, spare_gb: by place. ends, chosen: by stage,
+    where it ends, the way that it recomputes and how many of its layers; the latter two are changed. step: as above.
+    """
+    places, (ways, counts) = len(kinds), chosen
+    virtual, last = len(ends) // places, kept.shape[1] - 1
+    starts, mine = np.zeros_like(ends), np.zeros(virtual, np.int64)
+    starts[1:] = ends[:-1]
+    rows = np.zeros((2, virtual, kept.shape[2]))
+    for place in range(places):
+        kind, most = kinds[place], 0
+        for turn in range(virtual):
+            mine[turn] = place + turn * places
+            most = max(most, ways[mine[turn]])
+        for turn in range(virtual):
+            rows[0, turn] = kept[kind, 0]
+            rows[1, turn] = kept[kind, ways[mine[turn]] or most or last]
+        some = counts[mine]
+        if not recomputed(rows, starts[mine], ends[mine], some, places, held[place], spare_gb[place], step):
+            return False
+        for turn in range(virtual):
+            counts[mine[turn]] = some[turn]
+            ways[mine[turn]] = (ways[mine[turn]] or most or last) if some[turn] > 0 else 0
+    return True

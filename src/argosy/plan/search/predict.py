@@ -12,7 +12,8 @@ from argosy.model.flops import model_flops_utilization
 from argosy.network.wires import find_wire, send_ms
 from argosy.plan.costs.cost import peak_tflops
 from argosy.plan.search.drafts import Draft, sketch, whole
-from argosy.plan.timing.timeline import Timeline, steady
+from argosy.plan.timing.check import check_plan
+from argosy.plan.timing.timeline import Rules, Timeline, described, steady
 
 MS_PER_HOUR = 3.6e6
 TOKENS_PRICED = 1e12
@@ -54,10 +55,12 @@ class Reference:
 
 
 def time_draft(draft: Draft) -> Timed:
-    """Time a draft by its sketch."""
+    """Time a draft by its sketch, which is legal by the way it is made; `predicted` checks what is chosen."""
+    plan = sketch(draft)
+    step = Rules(plan, frozenset()).later()
     return Timed(
         draft=draft,
-        timeline=steady(sketch(draft)),
+        timeline=described(plan, step, (step.step_ms,), frozenset()),
         tokens=draft.sequences * draft.setting.sequence_length,
         dollars_per_hour=summed(draft, [c.chip.price_per_hour for c in draft.classes.values()]),
         power_kw=summed(draft, [c.chip.tdp_w and c.chip.tdp_w / 1e3 for c in draft.classes.values()]),
@@ -75,6 +78,7 @@ def predicted(timed: Timed, reference: Reference, least_ms: float = 0.0) -> Plan
     """Make the whole plan of a timed draft, with its prediction. least_ms: that no step is shorter than; 0: unknown."""
     draft, timeline = timed.draft, timed.timeline
     plan = sketch(draft)
+    check_plan(plan)
     share, hidden = exchange_shares(plan, timeline.step_ms)
     peak = sum(
         chips * (peak_tflops(draft.classes[name].chip, plan.precision) or 0.0) for name, chips in draft.chips.items()

@@ -5,13 +5,15 @@ A reference that a plan may surpass; what none can is in `least`. Must not choos
 
 from argosy.contracts.job import Job
 from argosy.plan.costs.alone import efficiency
+from argosy.plan.costs.tables import worked
 from argosy.plan.pipelines.grid import Part
 from argosy.plan.search.offers import Offer
 from argosy.plan.search.predict import Reference
 from argosy.plan.search.search import Search
 from argosy.plan.telling.explain import marked, rate_text
 
-TIMED_ALONE = 4
+# Of a class alone so many more are timed than the first.
+TIMED_ALONE = 7
 
 
 def reference(search: Search, job: Job, offer: Offer) -> Reference:
@@ -47,8 +49,14 @@ def batch_share(search: Search, batch: int, share: float) -> int:
 
 def alone_tokens_per_second(search: Search, part: Part, batch: int) -> float | None:
     """Give the throughput of the best plan on one class alone; None where the model does not fit on it."""
-    estimates = search.estimates([part], batch, TIMED_ALONE)
-    return max((estimate.timed.tokens_per_second for estimate in estimates), default=None)
+
+    def work() -> float | None:
+        estimates = search.estimates([part], batch, 1, spare=TIMED_ALONE)
+        return max((estimate.timed.tokens_per_second for estimate in estimates), default=None)
+
+    # Plans of one job are held against much the same.
+    key = ("alone", part.chip_class.name, part.chips, batch, search.freedom)
+    return worked(search.base.setting, key, work)
 
 
 def ideal_tokens_per_second(search: Search, part: Part) -> float:

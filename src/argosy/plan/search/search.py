@@ -82,16 +82,24 @@ class Search:
         self.families = families(freedom)
 
     def estimates(
-        self, parts: Sequence[Part], batch: int, limit: int, *, mix: bool = False, chips_min: int = 1
+        self,
+        parts: Sequence[Part],
+        batch: int,
+        limit: int,
+        *,
+        mix: bool = False,
+        chips_min: int = 1,
+        spare: int | None = None,
     ) -> list[Estimate]:
         """Time drafts that use these parts for a batch; answers the best few, best first.
 
-        mix: several templates of a class too. chips_min: drafts that use fewer are left out. Candidates come by what
-        their choices take at least, so most are left out before they are drafts.
+        mix: several templates of a class too. chips_min: drafts that use fewer are left out. spare: how many more are
+        timed than asked for. Candidates come by what their choices take at least, so most are left out before they are
+        drafts.
         """
         found: list[Estimate] = []
         tried: set[object] = set()
-        most = limit + min(limit, TIMED_MORE_MAX)
+        most = limit + (min(limit, TIMED_MORE_MAX) if spare is None else spare)
 
         def consider(candidate: Candidate) -> None:
             key = (candidate.family, tuple((t.layout.key, count) for t, count in candidate.choice))

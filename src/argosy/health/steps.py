@@ -1,0 +1,78 @@
+"""Steps that a job prints while it gets on, as frameworks write them: `step 120`, `iteration 120/ 500`, `"step": 120`.
+
+Must not know what else a log says.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from argosy.health.origins import read_head
+from argosy.health.signature import Signature
+from argosy.health.stamps import Stamp
+
+STEPS_AFTER = 3
+"""Who prints so many steps more was not ended by what stands before them."""
+
+LINE_BYTES, TIMES_ABOVE = 400, 40
+PROGRESSED = Signature(
+    name="run.progress",
+    meaning="the job stepped on",
+    role="context",
+    layer="framework",
+    literals=("step",),
+    pattern="step",
+)
+_STEP = re.compile(r"\b(?:global_?)?(?:step|iter|iteration)s?\b[\"' :=\[#]{0,10}(\d{1,9})\b", re.IGNORECASE)
+# A step that is told of in trouble is none that was done.
+_TROUBLE = re.compile(r"\b(?:error|fail|exception|out of memory|timed? ?out|abort|traceback|retry)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A line that tells a step. lines_after: how many lines of the piece stand behind it."""
+
+    step: str
+    text: str
+    lines_after: int
+    stamp: Stamp | None
+
+
+def may_step(piece: bytes) -> bool:
+    """Tell whether bytes may tell a step at all."""
+    lower = piece.lower()
+    return b"step" in lower or b"iter" in lower
+
+
+def step_of(text: str) -> str:
+    """Read the number of the step that a line tells; empty where it tells none.
+
+    >>> step_of("global_step=120 loss 2.1"), step_of("stepped over 3")
+    ('120', '')
+    """
+    found = _STEP.search(text)
+    return found[1] if found else ""
+
+
+def step_before_last(tail: bytes) -> Step | None:
+    """Find, in the end of a log, the line of the last step but STEPS_AFTER - 1; None for fewer different steps."""
+    if not may_step(tail):
+        return None
+    lines = tail.split(b"\n")
+    steps: set[str] = set()
+    for place in range(len(lines) - 1, -1, -1):
+        text = lines[place][:LINE_BYTES].decode("utf-8", "replace")
+        step = step_of(text)
+        if step and step not in steps and not _TROUBLE.search(text):
+            steps.add(step)
+            if len(steps) == STEPS_AFTER:
+                head = read_head(text)
+                stamp = head.stamp or _stamp_above(lines[max(0, place - TIMES_ABOVE) : place])
+                return Step(step=step, text=head.text, lines_after=len(lines) - 1 - place, stamp=stamp)
+    return None
+
+
+def _stamp_above(lines: Sequence[bytes]) -> Stamp | None:
+    """Find the last time in lines."""
+    stamps = (read_head(line[:LINE_BYTES].decode("utf-8", "replace")).stamp for line in reversed(lines))
+    return next((stamp for stamp in stamps if stamp is not None), None)

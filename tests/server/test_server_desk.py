@@ -1,0 +1,211 @@
+"""The desk: what counts of what agents say, what they are told, and how long they wait for it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argosy.contracts.errors import InfrastructureError
+from argosy.contracts.event import NodeSeen
+from argosy.contracts.talk import Answer, NodeNoted, OrderRefused, StartRun, StopAttempt, Talk
+from argosy.server import desk
+from support.serving import FakeAgent, Served, fleet_of, served, wait, work_until
+
+pytestmark = pytest.mark.slow
+Story = Callable[[Served, FakeAgent], Any]
+
+
+def told(folder: Path, story: Story) -> Any:
+    """Run a story with a service and one agent that has joined."""
+
+    async def whole() -> Any:
+        async with served(folder) as service:
+            (agent,) = await fleet_of(service, 1)
+            return await story(service, agent)
+
+    return wait(whole())
+
+
+def talk(agent: FakeAgent, number: int, **more: Any) -> Talk:
+    """Make a talk of an agent."""
+    return Talk(session=agent.session, number=number, boot_id=agent.boot, sent_us=1, **more)
+
+
+def desk_of(service: Served) -> desk.Desk:
+    """Give a service's desk."""
+    return service.whole.service.front.desk
+
+
+class TestTalks:
+    def test_a_talk_that_was_overtaken_counts_for_nothing(self, tmp_path: Path) -> None:
+        """The higher number is the newer, whichever arrives first; the old one gets no orders."""
+
+        async def story(service: Served, agent: FakeAgent) -> None:
+            job = await service.submit()
+            await work_until(service, [agent], job["id"], "running")
+            held = tuple(agent.held.values())
+            await desk_of(service).talk(agent.node, talk(agent, agent.number + 2, held=held))
+            late = await desk_of(service).talk(agent.node, talk(agent, agent.number + 1))
+            assert late.orders == ()
+            assert set(desk_of(service).held_of(agent.node)) == {f"{job['id']}.1"}
+
+        told(tmp_path, story)
+
+    def test_a_new_session_counts_from_one(self, tmp_path: Path) -> None:
+        """An agent's next process begins its numbers anew, and is heard."""
+
+        async def story(service: Served, agent: FakeAgent) -> Answer:
+            for _ in range(5):
+                await agent.talk()
+            agent.session, agent.number, agent.reported = "next", 0, 0
+            agent.report(NodeNoted, text="hello again")
+            return await agent.talk()
+
+        assert told(tmp_path, story).acknowledged == 1
+
+    def test_an_answer_waits_for_an_order(self, tmp_path: Path) -> None:
+        """It comes as soon as there is one, long before the wait is over."""
+
+        async def story(service: Served, agent: FakeAgent) -> list[type]:
+            await agent.talk()
+            waiting = asyncio.create_task(agent.talk(wait_s=5.0))
+            await asyncio.wait_for(asyncio.wrap_future(service.loop.ask(lambda state: state.seq)), 5)
+            await service.submit()
+            while not any(isinstance(order, StartRun) for order in agent.orders):
+                await waiting
+                waiting = asyncio.create_task(agent.talk(wait_s=5.0))
+            waiting.cancel()
+            return [type(order) for order in agent.orders]
+
+        assert told(tmp_path, story) == [StartRun]
+
+    def test_a_newer_talk_releases_the_older(self, tmp_path: Path) -> None:
+        """Two are under way at once; the one that was waiting is answered empty."""
+
+        async def story(service: Served, agent: FakeAgent) -> tuple[Answer, Answer]:
+            await agent.talk()
+            first = asyncio.create_task(desk_of(service).talk(agent.node, talk(agent, 50, wait_s=5.0)))
+            second = asyncio.create_task(desk_of(service).talk(agent.node, talk(agent, 51)))
+            return await first, await second
+
+        assert [answer.orders for answer in told(tmp_path, story)] == [(), ()]
+
+    def test_an_order_is_not_repeated_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It may still be on its way; after a while it is said again."""
+
+        async def story(service: Served, agent: FakeAgent) -> list[int]:
+            monkeypatch.setattr(agent.__class__, "obey", lambda _self, _order: None)
+            await service.submit()
+            while not agent.orders:
+                await agent.talk(wait_s=0.2)
+            await agent.talk()
+            counts = [len(agent.orders)]
+            monkeypatch.setattr(desk, "RESEND_S", 0.0)
+            await agent.talk(wait_s=1.0)
+            return [*counts, len(agent.orders)]
+
+        assert told(tmp_path, story) == [1, 2]
+
+    def test_the_end_lets_everybody_go(self, tmp_path: Path) -> None:
+        """A server that ends answers all who wait."""
+
+        async def story(service: Served, agent: FakeAgent) -> Answer:
+            await agent.talk()
+            waiting = asyncio.create_task(agent.talk(wait_s=5.0))
+            await asyncio.wait_for(asyncio.wrap_future(service.loop.ask(lambda state: state.seq)), 5)
+            service.whole.service.release()
+            return await asyncio.wait_for(waiting, 4.0)
+
+        assert told(tmp_path, story).orders == ()
+
+
+class TestReports:
+    def test_what_agents_note_is_for_people(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """Refused orders and notes are logged with the node's name."""
+
+        async def story(_service: Served, agent: FakeAgent) -> Answer:
+            agent.report(NodeNoted, text="disk is slow", level="warning")
+            agent.report(OrderRefused, order="o", attempt="job-1.1", text="too old")
+            return await agent.talk()
+
+        with caplog.at_level("INFO", "argosy.server"):
+            assert told(tmp_path, story).acknowledged == 2
+        assert "node.warning north-1: disk is slow" in caplog.text
+        assert "node.refused north-1: job-1.1: too old" in caplog.text
+
+    def test_a_busy_server_takes_no_reports(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Back-pressure: the next talk may bring none."""
+        monkeypatch.setattr(desk, "BUSY", 0)
+
+        async def story(_service: Served, agent: FakeAgent) -> int:
+            return (await agent.talk()).reports_max
+
+        assert told(tmp_path, story) == 0
+
+    def test_the_lease_is_the_policys(self, tmp_path: Path) -> None:
+        """A changed policy changes it at once."""
+
+        async def story(service: Served, agent: FakeAgent) -> list[float]:
+            before = (await agent.talk()).lease_s
+            body = {"document": "queues: {default: {}}\nlease: 90s\n"}
+            assert (await service.http.put("/v1/queues", json=body)).status_code == 200
+            return [before, (await agent.talk()).lease_s]
+
+        assert told(tmp_path, story) == [30.0, 90.0]
+
+
+class TestSilence:
+    def test_a_silent_node_is_told_of_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After the limit, and again only after it was heard."""
+
+        async def story(service: Served, agent: FakeAgent) -> list[list[str]]:
+            monkeypatch.setattr(desk, "DOWN_AFTER_S", -1.0)
+            found = [desk_of(service).silent(), desk_of(service).silent()]
+            await agent.talk()
+            return [*found, desk_of(service).silent()]
+
+        assert told(tmp_path, story) == [["north-1"], [], ["north-1"]]
+
+    def test_a_node_that_comes_back_in_time_keeps_its_job(self, tmp_path: Path) -> None:
+        """Down and up again before anything was replaced, the same generation goes on."""
+
+        async def story(service: Served, agent: FakeAgent) -> dict[str, Any]:
+            job = await service.submit()
+            await work_until(service, [agent], job["id"], "running")
+            await asyncio.wrap_future(service.loop.send(NodeSeen, node=agent.node, observed="down"))
+            assert (await service.job(job["id"]))["state"] == "recovering"
+            desk_of(service).touch_all()
+            await agent.talk()
+            async for _ in service.whole.service.feed.follow("0.0", 0.1):
+                found = await service.job(job["id"])
+                if found["state"] == "running":
+                    return found
+            return {}
+
+        assert told(tmp_path, story)["generation"] == 1
+
+    def test_logs_of_a_silent_node_are_refused(self, tmp_path: Path) -> None:
+        """The error says where they lie."""
+
+        async def story(service: Served, _agent: FakeAgent) -> None:
+            with pytest.raises(InfrastructureError, match="node north-2 does not answer, and its logs lie there"):
+                await desk_of(service).read_log("north-2", "a", 1, 0, 0, 10)
+
+        told(tmp_path, story)
+
+
+class TestStrangers:
+    def test_what_an_old_life_left_is_ended(self, tmp_path: Path) -> None:
+        """An attempt that this service never made is stopped, then forgotten."""
+
+        async def story(_service: Served, agent: FakeAgent) -> list[str]:
+            agent.hold("job-99.1", 3, "running", ())
+            for _ in range(3):
+                await agent.talk()
+            return [type(order).__name__ for order in agent.orders if order.attempt == "job-99.1"]
+
+        orders = told(tmp_path, story)
+        assert orders[0] == StopAttempt.__name__
+        assert orders[-1] == "Forget"
