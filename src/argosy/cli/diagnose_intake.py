@@ -13,7 +13,6 @@ from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.health.dumps import Dump, kind_of, read_dump
 from argosy.health.intake import Intake
 from argosy.health.keeper import Keeper, Taken
-from argosy.health.origins import origin_of_path
 from argosy.health.scanner import Scanner
 from argosy.health.signature import Signature
 
@@ -61,7 +60,7 @@ def take_files(names: Sequence[str], signatures: Sequence[Signature], zone_minut
                 stacks = _last_stacks(stacks, block)
                 waiting.progress = f" {reading.files:,} of {len(paths):,} files, {reading.read_bytes // MEGABYTE:,} MB"
             intake.close()
-            dumps += _stacks(log.name, stacks) if dump is None else []
+            dumps += _stacks(log.name, stacks, intake.rank) if dump is None else []
             logs, lines = logs + 1, lines + intake.lines
         taken = keeper.settled(reading.newest_us, zone_minutes)
     if not logs and not dumps:
@@ -89,9 +88,8 @@ def _last_stacks(kept: bytes, block: bytes) -> bytes:
     return (kept + block[:STACKS_BYTES_MAX])[:STACKS_BYTES_MAX]
 
 
-def _stacks(name: str, data: bytes) -> list[Dump]:
+def _stacks(name: str, data: bytes, rank: int | None) -> list[Dump]:
     """Read the stacks in a log whose name tells the rank."""
-    rank = origin_of_path(name).rank
     dump = read_dump(name, data, data) if data and rank is not None and kind_of(data) == "stacks" else None
     return [replace(dump, rank=rank)] if dump is not None else []
 

@@ -20,6 +20,7 @@ DAY_US, QUARTER_US = 86_400_000_000, 900_000_000
 # Clocks drift by seconds; hours apart, to the second, they are of two time zones.
 ZONE_SLACK_US = 2_000_000
 KINDS = {"unknown": "culprit unknown", "code": "the job's code", "configuration": "the configuration"}
+UNNAMED = "a {} that no line names"
 
 
 def print_incidents(screen: Console, incidents: Sequence[Incident]) -> None:
@@ -77,7 +78,7 @@ def culprit_text(culprit: Culprit) -> str:
     >>> culprit_text(Culprit(kind="rank", name="rank 3")), culprit_text(Culprit(kind="unknown"))
     ('rank 3', 'culprit unknown')
     """
-    return culprit.name or KINDS.get(culprit.kind, culprit.kind)
+    return culprit.name or KINDS.get(culprit.kind) or UNNAMED.format(culprit.kind)
 
 
 def sufferers_text(names: Sequence[str]) -> str:

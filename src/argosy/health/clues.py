@@ -92,7 +92,7 @@ def gather(sightings: Iterable[Sighting], book: Book) -> tuple[Clue, ...]:
     for seen in _lines(sightings):
         said = [_clue(sighting, book, next(order)) for sighting in seen]
         if any(clue.role == "harmless" for clue in said):
-            said = [clue for clue in said if _holds(clue)]
+            said = [clue for clue in said if clue.role == "cause" and clue.strength > 2 and clue.family in HARDWARE]
         said = _shared(said)
         causes = [clue for clue in said if clue.role == "cause"]
         if causes:
@@ -101,11 +101,6 @@ def gather(sightings: Iterable[Sighting], book: Book) -> tuple[Clue, ...]:
             clues += [clue for clue in said if clue.role == "symptom"][:1]
         clues += [clue for clue in said if clue.role == "context"]
     return tuple(_lent_hosts(_chips_named(clues)))
-
-
-def _holds(clue: Clue) -> bool:
-    """Tell whether a clue counts in words that are harmless as a rule."""
-    return clue.role == "context" or (clue.role == "cause" and clue.strength > 2 and clue.family in HARDWARE)
 
 
 def _lines(sightings: Iterable[Sighting]) -> list[list[Sighting]]:

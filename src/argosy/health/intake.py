@@ -56,6 +56,11 @@ class Intake:
         self._same: dict[tuple[bytes, bytes], tuple[int, tuple[Seen, ...]]] = {}
         self._last: tuple[int, Stamp | None] = (-1, None)
 
+    @property
+    def rank(self) -> int | None:
+        """The rank that the log's name tells."""
+        return self._origin.rank
+
     def feed(self, data: bytes) -> None:
         """Take a block in."""
         self.read_bytes += len(data)

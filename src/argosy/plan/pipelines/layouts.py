@@ -53,6 +53,11 @@ class Layout:
         return tuple(run for run in self.runs for _ in range(run.places))
 
     @cached_property
+    def run_numbers(self) -> tuple[int, ...]:
+        """The run of each place, by its number."""
+        return tuple(number for number, run in enumerate(self.runs) for _ in range(run.places))
+
+    @cached_property
     def depth(self) -> int:
         """How many places there are."""
         return sum(run.places for run in self.runs)
@@ -120,9 +125,8 @@ class Layout:
     @cached_property
     def numbers(self) -> tuple[int, ...]:
         """The kind of each place, by its number."""
-        names = self.kind_names
-        each = [names.index((run.chip_class.name, run.tp)) for run in self.runs]
-        return tuple(number for number, run in zip(each, self.runs, strict=True) for _ in range(run.places))
+        each = [self.kind_names.index((run.chip_class.name, run.tp)) for run in self.runs]
+        return tuple(each[number] for number in self.run_numbers)
 
     @cached_property
     def held(self) -> tuple[int, ...]:

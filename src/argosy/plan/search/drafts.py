@@ -234,19 +234,40 @@ def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tup
     owners: the group's index of each replica shown.
     """
     held = [holding_stages(draft.setting, plan, group.template) for group in draft.groups]
+    kinds = [group.template.layout.run_numbers for group in draft.groups]
+    depths = [group.template.layout.depth for group in draft.groups]
     rings: dict[object, Ring | None] = {}
     alike: dict[object, Exchange] = {}
+    unlike: dict[object, Exchange] = {}
     exchanges = []
     for unit in draft.setting.shape.units:
         spots = tuple(stages[unit] for stages in held)
-        if spots not in rings:
-            rings[spots] = ring_of(draft, spots, owners)
-        ring, like = rings[spots], (spots, draft.setting.kind(unit))
-        if ring is not None:
-            if like not in alike:
-                alike[like] = ring.exchange(unit, gradient_bytes(draft.setting, unit, ring.tp), draft.zero_stage)
-            exchanges.append(replace(alike[like], unit=unit))
+        # Places of the same runs go round rings that differ in their members alone.
+        runs = tuple(
+            tuple(numbers[s % depth] for s in at) for numbers, depth, at in zip(kinds, depths, spots, strict=True)
+        )
+        if runs not in rings:
+            rings[runs] = ring_of(draft, spots, owners)
+        ring, kind = rings[runs], draft.setting.kind(unit)
+        if ring is None:
+            continue
+        if (spots, kind) not in alike:
+            if (runs, kind) not in unlike:
+                size = gradient_bytes(draft.setting, unit, ring.tp)
+                unlike[runs, kind] = ring.exchange(unit, size, draft.zero_stage)
+            members = tuple((r, s) for r, owner in enumerate(owners) for s in spots[owner])
+            alike[spots, kind] = among(unlike[runs, kind], members)
+        exchanges.append(replace(alike[spots, kind], unit=unit))
     return tuple(exchanges), [wire for ring in rings.values() if ring for wire in ring.wires]
+
+
+def among(exchange: Exchange, members: tuple[tuple[int, int], ...]) -> Exchange:
+    """Give an exchange other members, each in the place of one of its own."""
+    if exchange.members == members:
+        return exchange
+    now = dict(zip(exchange.members, members, strict=True)) if exchange.gathers else {}
+    gathers = tuple(replace(one, members=tuple(now[member] for member in one.members)) for one in exchange.gathers)
+    return replace(exchange, members=members, gathers=gathers)
 
 
 def ring_of(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int]) -> Ring | None:
