@@ -27,6 +27,7 @@ os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 STEPS = 6
+STEADY_DUMPS = 3
 DEADLINE_S = 60.0
 """No job is watched for longer."""
 ELEMENTS = 4_096
@@ -348,12 +349,21 @@ def hang(name: str, folder: Path) -> None:
 
 
 def settle(watch: Watch, folder: Path, inside: tuple[int, ...], mute: tuple[int, ...] = ()) -> None:
-    """Take dumps until those ranks are inside a collective and everybody else is where it stays."""
+    """Take dumps until those ranks are inside a collective and everybody else is where it stays.
+
+    The recorder notes some time after the end of a collective that it is over, so once is not enough.
+    """
+    before: list[int] = []
+    steady = 0
     for _ in range(100):
         dump(watch, [rank for rank in watch.ranks if rank not in mute])
         entries = {rank: json.loads((folder / f"rank_{rank}.json").read_text()).get("entries") for rank in inside}
-        if all(found and not found[-1]["retired"] for found in entries.values()):
+        is_open = all(found and not found[-1]["retired"] for found in entries.values())
+        last = [found[-1]["record_id"] for found in entries.values() if found]
+        steady = steady + 1 if is_open and last == before else 0
+        if steady == STEADY_DUMPS:
             return
+        before = last
         time.sleep(0.05)
 
 

@@ -21,9 +21,8 @@ from pathlib import Path
 
 from argosy.cli.choosing import Choice
 from argosy.cli.jobs import load_model
-from argosy.contracts.plan import TRAINER_SCHEDULES, Exchange, Plan, Prediction, Replica, Send, Stage, Wire
-from argosy.network.exchanges import by_phases, gather_inside
-from argosy.network.wires import find_wire
+from argosy.contracts.plan import TRAINER_SCHEDULES, Exchange, Gather, Plan, Prediction, Replica, Send, Stage, Wire
+from argosy.network.exchanges import by_phases
 from argosy.plan.bind import bind
 from argosy.plan.timing.timeline import simulate
 from command import start, whole_number
@@ -156,14 +155,16 @@ def drawn_exchanges(dice: random.Random, plan: Plan) -> list[Exchange]:
             of_site = {
                 site: [m for m, where in zip(members, at, strict=True) if where == site] for site in sorted(set(at))
             }
-            inside = [
-                gather_inside(some, len(some), unit_bytes, find_wire(plan.wires, site))
-                for site, some in of_site.items()
-                if len(some) > 1
-            ]
+            inside = [gather_inside(some, unit_bytes, site) for site, some in of_site.items() if len(some) > 1]
             flat = by_phases(flat, unit_bytes, inside, plan.wires, sites=2, gathered=1.0 if plan.zero_stage else 0.0)
         exchanges.append(flat)
     return exchanges
+
+
+def gather_inside(members: Sequence[tuple[int, int]], unit_bytes: float, site: str) -> Gather:
+    """State the ring gather of a unit inside a site, over the site's wire."""
+    hops = len(members) - 1
+    return Gather(members=tuple(members), wire=site, payload_bytes=unit_bytes * hops / len(members), hops=hops)
 
 
 def with_prediction(plan: Plan) -> Plan:

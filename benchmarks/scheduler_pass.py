@@ -41,8 +41,8 @@ from argosy.control.change import AttemptBegan, JobMoved, Record
 from argosy.control.core import step
 from argosy.control.explain import explain, noted_of
 from argosy.control.line import STARTS_MAX
-from argosy.control.log import restore, snapshot
 from argosy.control.settle import RECLAIMS_MAX
+from argosy.control.snapshot import restore, snapshot
 from argosy.control.state import State
 from command import start, whole_number
 

@@ -66,19 +66,23 @@ class Address:
 def find_address(url: str = "", token: str = "", folder: Path | None = None) -> Address:
     """Find the server: what is given, else $ARGOSY_SERVER and $ARGOSY_TOKEN, else the service of this host.
 
+    The token of this host's service goes to no other address than that service's own.
     Raises InfrastructureError where none is known.
     """
     url = url or os.environ.get(SERVER_VARIABLE, "")
     token = token or os.environ.get(TOKEN_VARIABLE, "")
     place = folder or default_folder()
+    card = read_card(place)
     if not url:
-        card = read_card(place)
         if card is None:
             raise InfrastructureError(
                 f"no service runs in {place}; `argosy up` begins one, {SERVER_VARIABLE} names one elsewhere"
             )
         url = card.url
-    return Address(url=url.rstrip("/"), token=token or read_secret(place / TOKEN_NAME), folder=place)
+    url = url.rstrip("/")
+    if not token and card is not None and url == card.url:
+        token = read_secret(place / TOKEN_NAME)
+    return Address(url=url, token=token, folder=place)
 
 
 def submit_call(submission: m.Submission, key: str) -> Call[m.JobView]:

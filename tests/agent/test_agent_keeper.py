@@ -1,5 +1,8 @@
 """What an agent keeps, without a server: orders, what is held, and what the next process finds."""
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from argosy.agent.folder import AttemptFolder, Lease, Standing, Task, attempt_pa
 from argosy.agent.keeper import FOLDERS_KEPT, KILLED, Keeper, Place
 from argosy.agent.outgoing import Outgoing
 from argosy.contracts.talk import Forget, Held, HeldRank, OrderRefused, StopAttempt
+from support.agents import alive
 from support.talk_server import start_run, until
 
 ATTEMPT = "job-1.1"
@@ -89,6 +93,23 @@ class TestNextProcess:
         assert after.held()[0].state == "stopped"
         after.obey(start_run("true"))
         assert "was stopped" in outgoing.first(1)[0].text
+
+
+class TestLease:
+    @pytest.mark.slow
+    def test_a_runner_that_is_held_up_beyond_the_lease_is_killed(self, tmp_path, monkeypatch):
+        """Where a runner doesn't park its ranks the agent does, and the generation is closed."""
+        monkeypatch.setattr("argosy.agent.keeper.LATE_S", 0.5)
+        lease = Lease(tmp_path / "lease")
+        lease.extend(time.monotonic() + 60.0)
+        after = keeper(tmp_path)
+        after.obey(start_run("sleep 1000"))
+        until(lambda: after.held()[0].state == "running", "the start")
+        pid = after.held()[0].ranks[0].pid
+        os.kill(AttemptFolder(attempt_path(tmp_path, ATTEMPT, 0)).runner_pid(), signal.SIGSTOP)
+        lease.extend(time.monotonic())
+        until(lambda: after.held()[0].state == "stopped", "the end")
+        assert (after.held()[0].parked, alive(pid)) == (True, False)
 
 
 class TestStops:

@@ -10,7 +10,9 @@ import time
 import msgspec
 import pytest
 
+from argosy.agent.crews import make_crew
 from argosy.agent.folder import Lease, StopWish
+from argosy.contracts.errors import BadInputError
 from argosy.contracts.job import HangSpec, LogPattern
 from argosy.contracts.talk import Meeting
 from support.agents import alive, prepared, run_to_end, runner
@@ -95,6 +97,30 @@ class TestPreparing:
         folder = prepared(tmp_path / "state", start_run("pwd", working_directory=str(shared)))
         run_to_end(folder)
         assert folder.log(0).read_text().strip() == str(shared)
+
+    @pytest.mark.parametrize("inside", ["../..", "/", "code/out"])
+    def test_ranks_of_uploaded_code_stay_within_it(self, tmp_path, monkeypatch, inside):
+        """A working directory that leads out of the upload, also by a link, is the user's mistake; nothing runs."""
+        order = msgspec.structs.replace(start_run("pwd", working_directory=inside), bundle="0" * 64)
+        folder = prepared(tmp_path, order)
+
+        def unpacked(*_):
+            (folder.work / "code").mkdir(parents=True)
+            (folder.work / "code" / "out").symlink_to(tmp_path)
+
+        monkeypatch.setattr("argosy.agent.commands.unpack", unpacked)
+        with pytest.raises(BadInputError, match=f"working_directory: {inside} is not within what was uploaded"):
+            make_crew(folder, folder.task()).prepare()
+
+    def test_ranks_of_uploaded_code_run_in_its_folder(self, tmp_path, monkeypatch):
+        """A working directory within the upload is found there."""
+        folder = prepared(tmp_path, msgspec.structs.replace(start_run("pwd", working_directory="src"), bundle="0" * 64))
+        monkeypatch.setattr("argosy.agent.commands.unpack", lambda *_: (folder.work / "src").mkdir(parents=True))
+        crew = make_crew(folder, folder.task())
+        crew.prepare()
+        crew.start()
+        until(lambda: crew.poll() or not crew.living, "its end")
+        assert folder.log(0).read_text().strip() == str(folder.work / "src")
 
     def test_a_later_node_is_given_where_to_meet(self, tmp_path):
         """A node that is not the first goes where its order says; the first finds a port."""
@@ -191,6 +217,16 @@ class TestLogs:
         held = run_to_end(prepared(tmp_path, start_run("echo loss: nan; sleep 1000", log_patterns=(pattern,))))
         assert held.blame == "user"
         assert held.text == "rank 0: a log pattern that stops: loss: nan"
+
+    def test_a_pattern_that_never_ends_holds_nothing_up(self, tmp_path):
+        """A regular expression that takes hours on a line is given up and told; the lease still counts."""
+        pattern = LogPattern(match="(x+x+)+y", means="user", stop=True)
+        line = "x" * 40
+        folder = prepared(tmp_path, start_run(f"echo {line}; sleep 1000", log_patterns=(pattern,)), lease_s=3.0)
+        with runner(folder) as process:
+            process.wait(30)
+        assert (folder.held().parked, folder.held().state) == (True, "stopped")
+        assert "pattern '(x+x+)+y' took too long" in (folder.logs / "runner.log").read_text()
 
     def test_times_of_output_and_steps_are_told(self, tmp_path):
         """Where a job limits silence, it is told how long ago something was written, and a step was seen."""

@@ -215,7 +215,7 @@ class TestDeaths:
 
 class TestLease:
     def test_a_dead_server_never_ends_a_rank(self, tmp_path):
-        """Refused connections prove that no server lives, so none counts the silence: the lease doesn't run out."""
+        """Refused connections prove that no server lives on this host: the lease doesn't run out."""
         server = TalkServer(lease_s=1.5)
         with agent(server, tmp_path):
             server.order(start_run("sleep 6; echo done"))

@@ -24,7 +24,7 @@ from argosy.contracts.fencing import Fence, Stamp
 from argosy.contracts.policy import Breaker, Policy, Queue, Round, Window
 from argosy.contracts.request import Claim, Pool
 from argosy.control import log
-from argosy.control.snapshot import seal, unseal
+from argosy.control.snapshot import restore, seal, snapshot, unseal
 from argosy.control.state import State
 from support.cores import Core, option, policy, queue, size
 
@@ -268,10 +268,10 @@ class TestIntake:
     def test_what_cannot_be_logged_or_counted_is_not_taken_in(self, claim, size_of):
         """A number without an end was logged as null, and the log could not be read any more; nothing may change."""
         core = Core(north_h800=2)
-        before = log.snapshot(core.state)
+        before = snapshot(core.state)
         with pytest.raises(BadInputError, match="not taken in"):
             core.submit(size(H, **({"nodes": 1} | size_of)), **({"name": "job"} | claim))
-        assert log.snapshot(core.state) == before
+        assert snapshot(core.state) == before
         assert core.submit(size(H, 1)).state == "running"
 
     @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ class TestDamagedLogs:
     def test_every_flipped_bit_is_found(self):
         """A digit that changed on the disk gave another state and nobody noticed."""
         core, lines = self.lived()
-        for data, read in ((lines[-3], log.read_record), (log.snapshot(core.state), log.restore)):
+        for data, read in ((lines[-3], log.read_record), (snapshot(core.state), restore)):
             for place in range(0, len(data), 7):
                 flipped = bytearray(data)
                 flipped[place] ^= 1 << place % 8
@@ -349,20 +349,20 @@ class TestDamagedLogs:
     def test_lines_that_the_snapshot_covers_are_passed_over(self):
         """The server died between writing a snapshot and dropping the lines before it."""
         core, lines = self.lived()
-        half = log.rebuild(log.snapshot(State()), lines[:5])
-        assert log.snapshot(log.rebuild(log.snapshot(half), lines)) == log.snapshot(core.state)
+        half = log.rebuild(snapshot(State()), lines[:5])
+        assert snapshot(log.rebuild(snapshot(half), lines)) == snapshot(core.state)
 
     def test_a_doubled_line_is_an_error(self):
         """A record that is there twice belongs to no log that this core wrote."""
         _, lines = self.lived()
         with pytest.raises(ValueError, match="does not follow"):
-            log.rebuild(log.snapshot(State()), [*lines[:4], lines[3], *lines[4:]])
+            log.rebuild(snapshot(State()), [*lines[:4], lines[3], *lines[4:]])
 
     def test_a_snapshot_of_another_version_is_named(self):
         """It says which version it is, whatever else is in it."""
-        content = unseal(log.snapshot(State())).replace(b'"version":2,"seed"', b'"version":99,"seeds"', 1)
+        content = unseal(snapshot(State())).replace(b'"version":2,"seed"', b'"version":99,"seeds"', 1)
         with pytest.raises(BadInputError, match="snapshot of version 99"):
-            log.restore(seal(content))
+            restore(seal(content))
 
 
 class TestFences:

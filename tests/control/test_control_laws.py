@@ -8,7 +8,7 @@ from argosy.contracts.event import NodeSeen, StopAsked
 from argosy.contracts.policy import Reclaim
 from argosy.control import reclaim, settle
 from argosy.control.change import AttemptBegan, JobMoved, JobReclaimed, Reserved, Unreserved
-from argosy.control.log import snapshot
+from argosy.control.snapshot import snapshot
 from support.cores import Core, option, policy, queue, size
 from support.plain_order import PlainOrder
 

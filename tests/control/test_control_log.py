@@ -6,8 +6,9 @@ from argosy.contracts.errors import BadInputError
 from argosy.contracts.event import NodeSeen, PassDue, StopAsked, TermBegan
 from argosy.control import log
 from argosy.control.core import step
+from argosy.control.snapshot import restore, snapshot
 from argosy.control.state import State
-from argosy.control.story import job_story, node_story
+from argosy.control.story import job_story
 from argosy.control.transitions import BrokenStateError
 from support.cores import Core, policy, queue, size
 
@@ -31,16 +32,16 @@ class TestReplay:
         core = busy_core()
         again = State()
         log.replay(again, [log.read_record(log.write_record(record)) for record in core.records])
-        assert log.snapshot(again) == log.snapshot(core.state)
+        assert snapshot(again) == snapshot(core.state)
 
     def test_a_snapshot_restores_and_goes_on_the_same(self):
         """A restored state decides the next events as the original does."""
         core = busy_core()
-        again = log.restore(log.snapshot(core.state))
+        again = restore(snapshot(core.state))
         for kind in (PassDue, PassDue):
             event = kind(seq=core.state.seq + 1, now_us=core.now_us, term=1)
             assert step(again, event) == step(core.state, event)
-        assert log.snapshot(again) == log.snapshot(core.state)
+        assert snapshot(again) == snapshot(core.state)
 
     def test_deciding_again_gives_the_same_records(self):
         """Every event handled anew gives the recorded decisions."""
@@ -55,11 +56,11 @@ class TestReplay:
         monkeypatch.setattr(log, "step", None)
         again = State()
         assert all(log.decide_again(again, log.read_record(line)) for line in lines)
-        assert log.snapshot(again) == log.snapshot(core.state)
+        assert snapshot(again) == snapshot(core.state)
 
     def test_nonsense_is_refused_by_name(self):
         """Bytes that are no record or snapshot are bad input, not a crash."""
-        for read in (log.read_record, log.restore):
+        for read in (log.read_record, restore):
             with pytest.raises(BadInputError, match="not a"):
                 read(b"{}nonsense")
 
@@ -101,12 +102,3 @@ class TestStories:
         story = job_story(core.records, job.id)
         assert (story[0].event, story[-1].event) == ("JobSubmitted", "NodesReleased")
         assert {getattr(change, "job", job.id) for chapter in story for change in chapter.did} == {job.id}
-
-    def test_a_node_s_story_tells_who_held_it(self):
-        """The story of a node holds its coming, its holder and its release."""
-        core = Core(north_h800=2)
-        core.end(core.submit(size(H, 2)))
-        kinds = [
-            type(change).__name__ for chapter in node_story(core.records, "north-h800-2") for change in chapter.did
-        ]
-        assert kinds == ["NodeAdded", "NodeObserved", "AttemptBegan", "NodesLeft", "NodesFreed"]

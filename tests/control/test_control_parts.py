@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy.contracts.fencing import Fence, Stamp
+from argosy.contracts.fencing import ATTEMPTS_MAX, Fence, Stamp
 from argosy.contracts.policy import Policy, Queue
 from argosy.control.chance import chance
 from argosy.control.decay import average, faded, settled
@@ -147,6 +147,16 @@ class TestFence:
         assert fence.refusal(self.stamp(stops=True)) == ""
         assert "was stopped" in fence.refusal(self.stamp())
         assert fence.refusal(self.stamp(generation=2)) == ""
+
+    def test_what_was_used_last_is_forgotten_last(self):
+        """Of more attempts than are kept, those forgotten are the ones that nobody asked for longest."""
+        fence = Fence()
+        fence.refusal(self.stamp(stops=True))
+        for number in range(ATTEMPTS_MAX):
+            fence.refusal(Stamp(term=1, attempt=f"b-{number}", generation=1))
+            fence.refusal(self.stamp(stops=True))
+        assert "was stopped" in fence.refusal(self.stamp())
+        assert "b-0" not in fence.generations
 
     def test_the_same_command_twice_does_no_harm(self):
         """A doubled command is let through: obeying it again changes nothing."""

@@ -5,6 +5,7 @@ import pytest
 from argosy.contracts.policy import TIMED_ORDERS, Round
 from argosy.control import log
 from argosy.control.change import AttemptBegan
+from argosy.control.snapshot import restore, snapshot
 from support.cores import Core, option, policy, queue, size
 
 H, A = "north/h800", "south/a910"
@@ -202,14 +203,14 @@ class TestLog:
     def test_rounds_replay_to_the_same_bytes(self, order):
         """Snapshot and decisions give the same state, and the same events are decided the same way again."""
         core = core_of(order, north_h800=2, south_a910=2)
-        before = log.snapshot(core.state)
+        before = snapshot(core.state)
         begun = len(core.records)
         for index in range(6):
             job_of(core, nodes=1 + index % 2, work_s=800 * (index + 1), pools=((H, 4.0), (A, 1.0 + index)))
             core.wait(ROUND_S / 2)
-        again = log.restore(before)
+        again = restore(before)
         log.replay(again, core.records[begun:])
-        assert log.snapshot(again) == log.snapshot(core.state)
-        anew = log.restore(before)
+        assert snapshot(again) == snapshot(core.state)
+        anew = restore(before)
         assert all(log.decide_again(anew, record) for record in core.records[begun:])
         assert core.count(AttemptBegan) >= 3

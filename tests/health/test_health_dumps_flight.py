@@ -200,3 +200,50 @@ class TestDamage:
         assert looks_like_flight(b'{"comm_lib_version":"","entries":[]}')
         assert not looks_like_flight(pickle.dumps({"weights": 1}))
         assert not looks_like_flight(b'{"model": "llama"}')
+
+
+def unretired(sequence: int, **fields: object) -> dict[str, object]:
+    """Make an entry as older recorders write it, which don't tell what is over."""
+    return {key: value for key, value in entry(sequence, **fields).items() if key not in ("retired", "op_id")}
+
+
+class TestUntoldEnds:
+    def test_who_stayed_behind_is_named(self):
+        """Where nothing tells what is finished, a rank that others passed is late, and not all `entered number 1`."""
+        dumps = [
+            read_flight(f"rank_{n}", dump(*map(unretired, range(1, 7 if n == 2 else 8)), pg_config=GROUP))
+            for n in range(4)
+        ]
+        (finding,) = locate(dumps)
+        assert (finding.fault_class, finding.culprit.name) == ("process.hang", "rank 2")
+
+    def test_the_last_is_open_where_all_came_as_far(self):
+        """If all are at the same number, they are in that one, not in the first."""
+        dumps = [read_flight(f"rank_{n}", dump(*map(unretired, range(1, 8)), pg_config=GROUP)) for n in range(4)]
+        (finding,) = locate(dumps)
+        assert "number 7" in finding.evidence[0].text
+
+    def test_the_status_tells_where_it_is_there(self):
+        """`pg_status` counts what ended well."""
+        data = dump(*map(unretired, range(1, 5)), pg_status={"0": {"last_completed_collective": 3}})
+        (group,) = read_flight("rank_0", data).groups
+        assert group.finished == 3
+
+    def test_a_status_that_lags_is_caught_up(self):
+        """What is retired and was followed by another had ended well, whatever the status says yet."""
+        data = dump(
+            *map(entry, range(1, 6)), entry(6, retired=False), pg_status={"0": {"last_completed_collective": 3}}
+        )
+        (group,) = read_flight("rank_0", data).groups
+        assert group.finished == 5
+
+
+class TestHostile:
+    def test_values_that_grow_without_end_are_not_written_out(self):
+        """A list of lists of lists, each the same one twice, is no version, name or number."""
+        bomb: list[object] = ["x"]
+        for _ in range(60):
+            bomb = [bomb, bomb]
+        fields = {"pg_id": bomb, "process_group": [bomb, bomb], "profiling_name": bomb, "input_dtypes": [bomb]}
+        trace = read_flight("rank_0", dump(entry(1, **fields), pg_config={"0": {"ranks": bomb, "desc": bomb}}))
+        assert trace.rank == 0

@@ -33,3 +33,28 @@ class TestLiveness:
             for rank, code in ((1, -6), (2, -15))
         )
         assert liveness_of(take_in([("job.log", text.encode())], whole_scanner).sightings).ranks == {}
+
+    def test_the_kernels_victim_is_known_by_its_process(self, whole_scanner):
+        """The kernel names a process; which rank that was, another line tells."""
+        text = (
+            "node-b:4711:4720 [1] NCCL INFO comm 0x5 rank 3 nranks 8 - Init COMPLETE\n"
+            "2026-11-30T14:00:00Z node-b kernel: Out of memory: Killed process 4711 (python) total-vm:87033376kB\n"
+            "  rank      : 3 (local_rank: 1)\n  exitcode  : -9 (pid: 4711)\n"
+        )
+        state = liveness_of(take_in([("job.log", text.encode())], whole_scanner).sightings).ranks[3]
+        assert (state.state, state.exit_code) == ("exited", -9)
+
+    def test_the_ranks_of_a_lost_host_do_not_answer(self, whole_scanner):
+        """A host that the scheduler lost takes its ranks with it."""
+        text = (
+            "node-b:4711:4720 [1] NCCL INFO comm 0x5 rank 3 nranks 8 - Init COMPLETE\n"
+            "srun: error: Node failure on node-b\n"
+        )
+        assert liveness_of(take_in([("job.log", text.encode())], whole_scanner).sightings).ranks[3].state == (
+            "unreachable"
+        )
+
+    def test_slurm_tells_deaths_by_name(self, whole_scanner):
+        """A task that ran out of memory died by itself; one that was terminated did not."""
+        text = "srun: error: node-b: task 3: Out Of Memory\nsrun: error: node-b: task 4: Terminated\n"
+        assert set(liveness_of(take_in([("job.log", text.encode())], whole_scanner).sightings).ranks) == {3}

@@ -32,8 +32,6 @@ HIDDEN_CALLS = frozenset({"__import__", "exec", "eval"})
 # Optional engines and vendor bindings: absent on most machines, so imported where they are used.
 OPTIONAL_MODULES = frozenset({"torch", "torch_npu", "pynvml", "ray", "kubernetes", "numba"})
 OWN_IMPORTS_MAX = 8
-# Rooms that still hand on names of other modules.
-HANDING_ON = ("server",)
 
 
 def reached(source) -> Iterator[tuple[ast.AST, str]]:
@@ -125,8 +123,6 @@ def home_problems(source, homes: dict[str, dict[str, str]]) -> Iterator[str]:
     homes: by module, the names that it imports from our modules, with where from. So the count of imports is true, and
     a reader finds a name where it is said to be.
     """
-    if source.room in HANDING_ON:
-        return
     for node in source.imports():
         if isinstance(node, ast.ImportFrom):
             module = source.imported_from(node)
@@ -134,6 +130,20 @@ def home_problems(source, homes: dict[str, dict[str, str]]) -> Iterator[str]:
                 home = homes.get(module, {}).get(alias.name)
                 if home is not None:
                     yield source.at(node, f"{module} has {alias.name} from {home}; import it from there")
+    for node, chain in source.chains:
+        module, name = _taken(chain, homes)
+        home = homes.get(module, {}).get(name)
+        if home is not None:
+            yield source.at(node, f"{module} has {name} from {home}; import it from there")
+
+
+def _taken(chain: str, homes: dict[str, dict[str, str]]) -> tuple[str, str]:
+    """Give the longest module of ours that a chain begins with, and what is taken from it; empty where none."""
+    parts = chain.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        if (module := ".".join(parts[:end])) in homes:
+            return module, parts[end]
+    return "", ""
 
 
 def imported_names(source, known: frozenset[str]) -> dict[str, str]:
@@ -335,6 +345,12 @@ class TestCycles:
             )
         )
         assert found == ["sample.py:1  argosy.plan.b has C from argosy.plan.c; import it from there"]
+
+    def test_a_name_used_by_way_of_its_module_is_caught(self, source):
+        """`b.C` is no way around: who takes a name from a module finds it defined there."""
+        homes = {"argosy.plan.b": {"C": "argosy.plan.c"}, "argosy.plan": {}}
+        found = list(home_problems(source("from argosy.plan import b\nb.C.made()\nb.own.C\n"), homes))
+        assert found == ["sample.py:2  argosy.plan.b has C from argosy.plan.c; import it from there"]
 
     def test_a_module_knows_few_others(self, sources):
         """No module imports more than eight of our own."""

@@ -8,12 +8,12 @@ from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import EMBEDDING, Exchange, Gather, Plan, Replica, Stage, Wire
 from argosy.network.exchanges import (
     by_phases,
-    gather_inside,
     gathered,
     gradient_delay_ms,
     serve_exchanges,
     serve_gathers,
 )
+from support.phases import gather_inside
 
 
 def stage(first: int, end: int, shares: tuple[float, ...], backward_ms: float = 10) -> Stage:

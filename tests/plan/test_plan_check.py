@@ -148,3 +148,33 @@ class TestExchanges:
     def test_members_and_hops(self, changes: dict[str, Any], text: str) -> None:
         """Each member is there once, and hops are not negative."""
         refused(replace(made(), exchanges=(replace(made().exchanges[0], **changes),)), text)
+
+
+class TestLockstep:
+    """With ZeRO-2 and 3 all replicas send in every micro-batch."""
+
+    def shared(self, **other: Any) -> Plan:
+        """Build a plan of two replicas of one stage each that share weights; other: what the second has of its own."""
+        plan = made()
+        whole = replace(plan.replicas[0].stages[0], end_layer=4, backward_shares=(0.5, 0.1, 0.1, 0.1, 0.1, 0.1))
+        one = replace(plan.replicas[0], stages=(whole,), sends=())
+        stage = replace(whole, **{name: other.pop(name) for name in ("tp", "chip_class") if name in other})
+        two = replace(one, stages=(stage,), **other)
+        return replace(
+            plan, replicas=(one, two), zero_stage=3, exchanges=(), global_batch_size=one.sequences + two.sequences
+        )
+
+    def test_like_replicas_pass(self) -> None:
+        """Replicas that take as many micro-batches of one size are sound."""
+        check_plan(self.shared())
+
+    @pytest.mark.parametrize(
+        "other", [{"microbatches": 3}, {"microbatch_size": 2}, {"tp": 2}, {"chip_class": "north/slow"}]
+    )
+    @pytest.mark.parametrize("zero_stage", [2, 3])
+    def test_unlike_ones_would_wait_for_ever(self, zero_stage: int, other: dict[str, Any]) -> None:
+        """A replica with another number or size of micro-batches, TP or class is named; ZeRO-1 takes it."""
+        plan = self.shared(**other)
+        text = f"zero_stage {zero_stage} with replica 1 of .* beside replica 0 of .* must be alike; use zero_stage 1"
+        refused(replace(plan, zero_stage=zero_stage), text)
+        check_plan(replace(plan, zero_stage=1))

@@ -40,7 +40,7 @@ class TestChosen:
 
     def test_experts_spread(self, build: Any) -> None:
         """A mixture of experts is spread over chips that take micro-batches of their own."""
-        found = plan(build, "mixtral-8x7b", 256, 80.0, 16, nic_gbps=400.0)
+        found = plan(build, "mixtral-8x7b", 256, 80.0, 16)
         assert found.replicas[0].stages[0].ep > 1
         assert sum(replica.sequences for replica in found.replicas) == 256
 

@@ -53,7 +53,7 @@ class TestGrid:
         dense, experts = (float(sums[-1]) for sums in gradient_sums(setting))
         for index in range(len(grid)):
             layout = grid.layout(index)
-            factors = ring_factors(layout, layout.runs[0], ())
+            factors = ring_factors(setting, layout, layout.runs[0], ())
             assert grid.ring_ms[index] == pytest.approx(factors[0] * dense + factors[1] * experts)
 
 

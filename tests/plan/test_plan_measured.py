@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from argosy.contracts.errors import BadInputError, NeverFitsError
 from argosy.model.config import read_config
 from argosy.model.describe import describe_unit
+from argosy.model.memory import rank_parameters_apart
 from argosy.model.named import config_text
 from argosy.plan.costs.cost import IMPOSSIBLE, unit_cost, update_ms
 from argosy.plan.costs.measured import Measured, read_measured
@@ -112,6 +113,14 @@ class TestCosts:
         cost = unit_cost(setting, chips, 0, Way())
         assert (cost.forward_ms, cost.backward_ms, cost.weight_ms) == (1.0, 3.0, 1.5)
         assert update_ms(setting, chips, (0, 1), Way(microbatch_size=4), 2) == 0.5
+
+    def test_the_update_of_experts_is_shared_by_fewer(self, build: Any) -> None:
+        """Of 16 ranks EP 8 leaves two for the same experts: a layer's measured update is cut by what a rank owns."""
+        setting, chips = build.setting("mixtral-8x7b"), build.chip_class(emulated=False)
+        measured = read(table([entry(describe_unit(setting.shape, 0), ep=8)]))
+        dense, experts = rank_parameters_apart(setting.shape, 0, ep=8)
+        told = update_ms(replace(setting, measured=measured), chips, (0,), Way(ep=8), 16)
+        assert told == pytest.approx(0.5 * (dense / 16 + experts / 2) / (dense + experts))
 
     def test_a_hole_is_impossible_and_named(self, build: Any) -> None:
         """What was not measured takes forever, never nothing, and it is said what was measured instead."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from argosy.contracts.errors import NeverFitsError
 from argosy.contracts.job import ChipsSpec, Objective
+from argosy.plan.forms import FORMS
 from argosy.plan.planner import plan_job
 from argosy.plan.search.counts import fewer_chips, ladder_counts
 from argosy.plan.search.needs import least_gb, smallest_chips
@@ -36,6 +37,30 @@ class TestSmallest:
         counts = range(1, 25 if told is None else told // node_chips + 1)
         found = (n for n in counts if search.estimates(build.parts(replace(chips, nodes=n)), batch, 1))
         assert told == next((n * node_chips for n in found), None)
+
+    @pytest.mark.parametrize(("memory_gb", "nodes"), [(1.05, 8), (1.1, 4), (1.2, 2)])
+    def test_context_parallelism_counts(self, build: Any, memory_gb: float, nodes: int) -> None:
+        """One long sequence is spread by CP over chips of a node each: the fleet told is the first that has a plan."""
+        chips = small(build, memory_gb, 1, chips_per_node=1, emulated=False, nic_gbps=100.0)
+        job = build.job(sequence_length=65536, global_batch_size=1, precision="bf16")
+        with pytest.raises(NeverFitsError, match=rf"Smallest fleet that fits: {nodes} fast"):
+            plan_job(job, build.shape(), [replace(chips, nodes=nodes - 1)], [])
+        assert plan_job(job, build.shape(), [replace(chips, nodes=nodes)], [])[0].replicas[0].stages[0].cp == nodes
+
+    def test_several_nodes_have_a_network(self, build: Any) -> None:
+        """A fleet of one node is told of more as they would be: over their network, not inside one node."""
+        setting, found = build.setting("tiny", num_layers=8), []
+        for nodes in (1, 15):
+            chips = small(build, 1.0016, nodes, chips_per_node=4, emulated=False, nic_gbps=10.0)
+            found.append(smallest_chips(build.search(setting, batch=5), chips, 5))
+        assert found == [found[1]] * 2
+
+    def test_no_network_no_more_nodes(self, build: Any) -> None:
+        """Of nodes without NICs only one can work alone, and a model that it can't hold is told what is missing."""
+        chips = small(build, 0.0016, 1, nic_gbps=0.0)
+        assert smallest_chips(build.search(build.setting("tiny")), chips, 8) is None
+        with pytest.raises(NeverFitsError, match="No single node holds it, and several need a network; give nics"):
+            plan_job(build.job(), build.shape(), [chips], [])
 
     def test_what_no_number_holds(self, build: Any) -> None:
         """Where one layer is too large there is no such number."""
@@ -64,6 +89,45 @@ class TestNeed:
         job = build.job(recompute="none", microbatch_size=4, sequence_length=256)
         with pytest.raises(NeverFitsError, match=r"With train.recompute: full and train.microbatch_size: 1 it needs"):
             plan_job(job, build.shape(), [small(build, 0.001)], [])
+
+
+class TestHindered:
+    """What fits in memory and has no plan all the same."""
+
+    def tight(self, build: Any) -> Any:
+        """Build chips of which only a pipeline of two stages holds a model of five layers."""
+        return small(build, 1.002, 2, emulated=False, nic_gbps=10.0)
+
+    def job(self, build: Any, batch: int, minimum: int = 1) -> Any:
+        """Build a job of so many short sequences that recomputes all."""
+        job = build.job(global_batch_size=batch, precision="bf16", recompute="full", sequence_length=128)
+        return replace(job, chips=ChipsSpec(minimum=minimum))
+
+    @pytest.mark.parametrize("minimum", [1, 2])
+    def test_too_few_microbatches(self, build: Any, minimum: int) -> None:
+        """Of one micro-batch a pipeline of a framework without GPipe can't be filled; what would do is said."""
+        shape = build.shape("tiny", num_layers=5)
+        said = (
+            "has 2 stages, and 1f1b and interleaved need a micro-batch for each; the batch makes 1, one of 2 would do"
+        )
+        with pytest.raises(NeverFitsError, match=said) as told:
+            plan_job(self.job(build, 1, minimum), shape, [self.tight(build)], [], form=FORMS["megatron"])
+        assert "chips.min" not in str(told.value)
+        assert plan_job(self.job(build, 2), shape, [self.tight(build)], [], form=FORMS["megatron"])
+
+    def test_no_even_shares(self, build: Any) -> None:
+        """Where no number of replicas shares the batch out in their memory, that is said, and a fleet that would do."""
+        chips = small(build, 1.0016, 12, chips_per_node=4, emulated=False, nic_gbps=10.0)
+        job = build.job(global_batch_size=5, sequence_length=128)
+        said = "the splits that fit can't share it out over their replicas; try another batch. Smallest fleet that fits"
+        with pytest.raises(NeverFitsError, match=said):
+            plan_job(job, build.shape("tiny", num_layers=8), [chips], [])
+
+    def test_more_chips_are_asked_for_than_help(self, build: Any) -> None:
+        """Only where fewer chips have a plan does chips.min stand in the way."""
+        job = replace(build.job(global_batch_size=1), chips=ChipsSpec(minimum=4096))
+        with pytest.raises(NeverFitsError, match=r"chips that chips.min asks .* lower chips.min or raise the batch"):
+            plan_job(job, build.shape(), [build.chip_class(nodes=2048)], [])
 
 
 class TestCounts:

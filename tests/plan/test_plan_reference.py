@@ -6,6 +6,7 @@ import pytest
 
 from argosy.plan.planner import plan_job
 from argosy.plan.search import reference as told_by
+from argosy.plan.telling.explain import reference_text
 
 
 class TestReference:
@@ -18,11 +19,13 @@ class TestReference:
         plan = plan_job(build.job(global_batch_size=24), build.shape(), self.classes(build), [build.link()])[0]
         told = plan.prediction
         assert told is not None
-        assert told.reference_name.startswith(
-            "the parts on their own, each at its share of the batch, give north/fast "
-        )
+        assert told.reference_name == "the parts on their own, each at its share of the batch"
+        assert sum(part.tokens_per_second for part in told.reference_parts) == told.reference_tokens_per_second
         assert told.efficiency == pytest.approx(told.tokens_per_second / told.reference_tokens_per_second)
-        assert "arithmetic" not in told.reference_name
+        assert [(part.chip_class, part.by_arithmetic) for part in told.reference_parts] == [
+            ("north/fast", False),
+            ("south/slow", False),
+        ]
 
     def test_a_class_with_a_plan_counts_with_it(self, build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """A class that has no plan for its share counts with its plan for the whole batch, never with arithmetic."""
@@ -34,7 +37,7 @@ class TestReference:
         monkeypatch.setattr(told_by, "alone_tokens_per_second", whole_only)
         told = plan_job(build.job(global_batch_size=24), build.shape(), self.classes(build), [build.link()])[0]
         assert told.prediction is not None
-        assert "arithmetic" not in told.prediction.reference_name
+        assert not any(part.by_arithmetic for part in told.prediction.reference_parts)
 
     def test_arithmetic_is_said(self, build: Any) -> None:
         """A class that can't hold the model alone counts with its arithmetic, and that is said."""
@@ -44,6 +47,10 @@ class TestReference:
         ]
         job = build.job(global_batch_size=4)
         told = [plan.prediction for plan in plan_job(job, build.shape(), classes, [])]
-        names = [each.reference_name for each in told if each is not None and "tiny" in each.reference_name]
-        assert names, told
-        assert all("(arithmetic: the model does not fit on it alone)" in name for name in names)
+        parts = [part for each in told if each for part in each.reference_parts if part.chip_class == "north/tiny"]
+        assert parts, told
+        assert all(part.by_arithmetic for part in parts)
+        texts = [reference_text(each) for each in told if each and each.reference_parts]
+        assert all(
+            "north/tiny ~" in text and "(arithmetic: the model does not fit on it alone)" in text for text in texts
+        )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import SCHEDULES, TRAINER_SCHEDULES
 from argosy.plan.timing.passes import passage
-from argosy.plan.timing.schedules import check_schedule, choose_schedule, held_microbatches, place_order
+from argosy.plan.timing.schedules import check_schedule, held_microbatches, place_order
 from argosy.plan.timing.walk import Pipeline, walk
 
 law = settings(derandomize=True, deadline=None, max_examples=80)
@@ -81,10 +81,6 @@ class TestOrders:
     def test_the_trainer_runs_some(self) -> None:
         """What the trainer runs is known to the timeline."""
         assert set(TRAINER_SCHEDULES) <= set(SCHEDULES)
-
-    def test_choice(self) -> None:
-        """1F1B is chosen wherever it runs."""
-        assert (choose_schedule(4, 4), choose_schedule(4, 3)) == ("1f1b", "gpipe")
 
 
 class TestRefused:

@@ -15,7 +15,7 @@ from argosy.plan.costs.memory import Holding, workspace_gb
 from argosy.plan.costs.rings import parts_of_ring
 from argosy.plan.costs.setting import NO_SHARDS, Setting, Way, shards_of
 from argosy.plan.costs.sharding import SLOWED_BESIDE, shared_bytes, shared_ms
-from argosy.plan.pipelines.grid import Freedom
+from argosy.plan.pipelines.grid import Family, Freedom
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.templates import make_template
 from argosy.plan.search.drafts import Draft, make_draft, sketch
@@ -147,6 +147,18 @@ class TestTimes:
         lost = (gather + scatter) * SLOWED_BESIDE + (4 + 6) * copy
         assert found.backward_ms == pytest.approx(plain.backward_ms + lost)
 
+    def test_experts_that_nobody_shares_cost_nothing(self, build: Any) -> None:
+        """Of eight ranks with EP 8 each has experts of its own: what is copied beside the work is the rest alone."""
+        chips = build.chip_class(tflops=75.0, emulated=False, chips_per_node=8, nodes=2)
+        setting = build.setting("mixtral-8x7b", 4096, "bf16")
+        dense, experts = rank_parameters_apart(setting.shape, 0, ep=8)
+        for ranks, copied in ((8, dense), (16, dense + experts)):
+            shards = shards_of(3, ranks).passed
+            plain, found = (unit_cost(setting, chips, 0, Way(ep=8), each) for each in (NO_SHARDS, shards))
+            gather, _ = shared_ms(setting, chips, 0, Way(ep=8), shards)
+            copies = copied * 4 / (1e9 * 0.8)
+            assert found.forward_ms == pytest.approx(max(plain.forward_ms + gather * SLOWED_BESIDE + copies, gather))
+
     def test_rings_of_experts(self, build: Any) -> None:
         """Eight rings of one rank a node have one port each; one ring of all has the ports of all."""
         chips = build.chip_class(chips_per_node=8, nodes=4, nic_gbps=800.0)
@@ -165,6 +177,28 @@ class TestClasses:
             freedom = Freedom(sizes=(1,), recomputes=("none",))
             assert len(list(exchanged(drafts[0], freedom))) == 1
             assert len(list(exchanged(both, freedom))) == (zero_stage == 1)
+
+
+class TestLockstep:
+    """A replica with fewer micro-batches would leave those that share with it waiting."""
+
+    def test_groups_share_no_gradients(self, build: Any) -> None:
+        """Five micro-batches on four replicas may shard the optimizer's state, no more."""
+        freedom = Freedom(sizes=(1,), recomputes=("none",))
+        for zero_stage in (1, 2, 3):
+            draft = drafted(build, zero_stage)
+            uneven = make_draft(replace(draft, groups=()), [(draft.groups[0].template, RANKS)], RANKS + 1)
+            assert uneven is not None
+            assert len(uneven.groups) == 2
+            assert len(list(exchanged(uneven, freedom))) == (zero_stage == 1)
+
+    @pytest.mark.parametrize(("batch", "count"), [(8, 4), (6, 3), (5, 1), (10, 2)])
+    def test_fewer_share_evenly(self, build: Any, batch: int, count: int) -> None:
+        """On four chips the search lays as many replicas for ZeRO-3 as the batch divides over, each of one stage."""
+        search = build.search(build.setting("tiny"), batch=batch)
+        front = search.front(tuple(build.parts(build.chip_class())), Family(zero_stage=3))
+        assert max(choice.count for choice in front) == count
+        assert {choice.template.layout.depth for choice in front} == {1}
 
 
 class TestTimeline:
@@ -200,6 +234,17 @@ class TestMemory:
         )
         assert two - plain == pytest.approx(numbers * 6 * 1.04 / 1e9)
         assert three - two == pytest.approx(2 * numbers * 2 * 1.04 / 1e9)
+
+    def test_experts_that_nobody_shares_are_never_whole_twice(self, build: Any) -> None:
+        """Of eight ranks with EP 8 a gather brings what is no expert; of sixteen the experts too."""
+        setting = build.setting("mixtral-8x7b", 4096, "bf16")
+        dense, experts = rank_parameters_apart(setting.shape, 0, ep=8)
+        plain, eight, sixteen = (
+            workspace_gb(setting, 0, Holding(way=Way(ep=8), held=1, gradient_shards=n, weight_shards=n))
+            for n in (1, 8, 16)
+        )
+        assert eight - plain == pytest.approx(dense * (6 + 4) * 1.04 / 1e9)
+        assert sixteen - plain == pytest.approx((dense + experts) * (6 + 4) * 1.04 / 1e9)
 
     def test_no_shards(self) -> None:
         """Without sharding everything is cut over one rank; the optimizer's share is not sent in micro-batches."""

@@ -163,6 +163,17 @@ class TestJobs:
 
         wait(story())
 
+    def test_dry_run_is_no_field_of_a_job(self, tmp_path: Path) -> None:
+        """Who writes it there is told so, and nothing runs."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                body = {"document": "kind: run\ncommand: echo\n", "dry_run": True}
+                assert (await service.http.post("/v1/jobs", json=body)).status_code == 422
+                assert (await service.http.get("/v1/jobs")).json() == {"jobs": [], "next": None}
+
+        wait(story())
+
     def test_jobs_are_listed_in_pages(self, tmp_path: Path) -> None:
         """Newest first, and `next` leads on to the older ones."""
 

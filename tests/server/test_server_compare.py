@@ -29,7 +29,7 @@ from argosy.contracts.talk import (
 )
 from argosy.control.core import step
 from argosy.control.state import State
-from argosy.server.compare import DOUBT_US, Comparer, wanted_of
+from argosy.server.compare import DOUBT_US, GRACE_S, GRACE_WAIT_US, Comparer, wanted_of
 from argosy.server.launching import Brief, Muster, muster
 from argosy.server.planning import run_offering
 from support.serving import RUN_JOB, ground
@@ -57,7 +57,8 @@ class World:
         self.brief = Brief(job=self.job, config="", bundle="", offerings=(offering,))
         self.musters: dict[tuple[str, int], Muster] = {}
         self.held: dict[str, dict[str, Held]] = {node: {} for node in NODES}
-        self.comparer = Comparer(lambda node: self.held[node], self.musters)
+        self.graces_s: dict[str, float] = {self.attempt.id: 5.0}
+        self.comparer = Comparer(lambda node: self.held[node], self.musters, self.graces_s)
         if phase == "running":
             self.hold_both(RUNNING)
             self.tell(AttemptRunning, attempt=self.attempt.id, generation=1)
@@ -122,6 +123,7 @@ class TestStarting:
     def test_all_have_to_be_at_work(self) -> None:
         """One that still starts holds the rest back; a quick one that has ended does not."""
         world = World()
+        world.know_orders()
         world.hold("north-1", RUNNING)
         world.hold("north-2", STARTING)
         assert world.compare("north-1").settled
@@ -130,13 +132,22 @@ class TestStarting:
 
     def test_a_settled_node_needs_nothing(self) -> None:
         """While ranks run, a comparison brings nothing."""
-        assert World("running").compare("north-1").settled
+        world = World("running")
+        world.know_orders()
+        assert world.compare("north-1").settled
+
+    def test_a_new_server_works_out_the_orders_of_what_runs(self) -> None:
+        """Without them it could not tell when a job counts as hung."""
+        found = World("running").compare("north-1")
+        assert [wanted.nodes for wanted in found.musters] == [NODES]
+        assert (found.orders, found.events) == ([], [])
 
 
 class TestEnding:
     def test_done_when_all_nodes_say_so(self) -> None:
         """One node that still runs keeps the attempt going."""
         world = World("running")
+        world.know_orders()
         world.hold("north-1", ENDED, code=0)
         assert world.compare("north-1").settled
         world.hold("north-2", ENDED, code=0)
@@ -187,6 +198,21 @@ class TestLeaving:
         world.hold("north-1", STOPPED)
         ((kind, fields),) = world.compare("north-1").events
         assert (kind, fields["nodes"]) == (NodesReleased, ("north-1",))
+
+    def test_a_stop_waits_for_the_grace_of_its_job(self) -> None:
+        """A new server looks it up first; what can't be looked up does not hold the stop up for long."""
+        world = World("running")
+        grace_s = world.graces_s.pop(world.attempt.id)
+        world.tell(StopAsked, job=world.name)
+        world.hold_both(RUNNING)
+        found = world.compare("north-1")
+        assert ([wanted.nodes for wanted in found.musters], found.orders) == ([()], [])
+        world.now_us += GRACE_WAIT_US
+        (order,) = world.compare("north-1").orders
+        assert order.grace_s == GRACE_S
+        world.graces_s[world.attempt.id] = grace_s + 60.0
+        (order,) = world.compare("north-1").orders
+        assert order.grace_s == grace_s + 60.0
 
     def test_ended_is_still_to_be_stopped(self) -> None:
         """Only a stop closes the generation."""

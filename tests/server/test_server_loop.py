@@ -1,5 +1,6 @@
 """The loop: one commit for what waits together, commands after it, and nothing that was not written."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from argosy.contracts.event import FleetDescribed, JobSubmitted, StopAsked, Time
 from argosy.contracts.fleet import Node
 from argosy.contracts.request import Claim, Pool
 from argosy.control import log
+from argosy.control.snapshot import snapshot
 from argosy.server.loop import Loop
 from argosy.server.store import Statement, Store, put_about
 
@@ -43,7 +45,7 @@ def begin(tmp_path: Path) -> Any:
     """Begin loops on one store, one after the other; the last is closed at the end."""
     loops: list[Loop] = []
 
-    def one(heard: Callable[[Any, Any], None] = lambda _s, _r: None, clock: Callable[[], int] | None = None) -> Loop:
+    def one(heard: Callable[[Any], None] = lambda _committed: None, clock: Callable[[], int] | None = None) -> Loop:
         for loop in loops:
             loop.close()
         loops.clear()
@@ -127,8 +129,8 @@ class TestEvents:
         seen = threading.Event()
         clock = [1_000_000]
 
-        def heard(_state: Any, record: Any) -> None:
-            if isinstance(record.event, TimeReached):
+        def heard(committed: Any) -> None:
+            if isinstance(committed.record.event, TimeReached):
                 seen.set()
 
         loop = begin(heard=heard, clock=lambda: clock[0])
@@ -144,11 +146,11 @@ class TestStoreRefuses:
         """The event fails with the store's words, the state is as it was, and it works again after."""
         loop = begin()
         submit(loop)
-        before = loop.ask(log.snapshot).result(30)
+        before = loop.ask(snapshot).result(30)
         loop._store.refuses = True
         with pytest.raises(InfrastructureError, match="the disk is full"):
             submit(loop)
-        assert loop.ask(log.snapshot).result(30) == before
+        assert loop.ask(snapshot).result(30) == before
         with pytest.raises(InfrastructureError, match="the disk is full"):
             loop.write(put_about("a", "b")).result(30)
         loop._store.refuses = False
@@ -158,7 +160,7 @@ class TestStoreRefuses:
     def test_commands_of_what_was_not_written_stay_in(self, begin: Any) -> None:
         """Nobody is told of a record that is not on disk."""
         heard: list[Any] = []
-        loop = begin(heard=lambda _state, record: heard.append(record.event))
+        loop = begin(heard=lambda committed: heard.append(committed.record.event))
         loop._store.refuses = True
         with pytest.raises(InfrastructureError):
             loop.send(StopAsked, job="job-1").result(30)
@@ -167,15 +169,70 @@ class TestStoreRefuses:
     def test_a_listener_that_fails_does_not_stop_the_loop(self, begin: Any) -> None:
         """What it missed is compared again later; the loop goes on."""
 
-        def heard(_state: Any, _record: Any) -> None:
+        def heard(_committed: Any) -> None:
             raise ValueError("a bug")
 
         loop = begin(heard=heard)
         submit(loop)
         assert len(jobs(loop)) == 1
 
+    def test_one_event_that_fails_takes_no_other_along(self, begin: Any) -> None:
+        """Those that waited with it are handled all the same."""
+        loop = begin()
+        hold, held = threading.Event(), threading.Event()
+        loop.ask(lambda _state: (held.set(), hold.wait(30)))
+        held.wait(30)
+
+        def bug(_state: Any, _record: Any) -> list[Statement]:
+            raise ZeroDivisionError("a bug")
+
+        claim = Claim(name="j", queue="default")
+        sent = [loop.send(JobSubmitted, claim=claim, along=along) for along in (None, bug, None)]
+        hold.set()
+        sent[0].result(30)
+        with pytest.raises(InfrastructureError, match="a bug"):
+            sent[1].result(30)
+        sent[2].result(30)
+        assert len(jobs(loop)) == 2
+
+    def test_a_loop_that_cannot_go_on_ends_the_process(self, tmp_path: Path, monkeypatch: Any) -> None:
+        """A store that can't be read any more is asked again for a while; then nothing would be answered."""
+        monkeypatch.setattr("argosy.server.loop.AGAIN_S", 0.0)
+        ended = threading.Event()
+        store = Stubborn(tmp_path / "store.sqlite")
+        loop = Loop(store, annals=no_annals, heard=lambda _committed: None, end=ended.set)
+        loop.start()
+
+        def unreadable() -> Any:
+            raise InfrastructureError("the disk is gone")
+
+        monkeypatch.setattr(store, "recall", unreadable)
+        store.refuses = True
+        with pytest.raises(InfrastructureError, match="the disk is full"):
+            submit(loop)
+        assert ended.wait(30)
+        loop.close()
+
 
 class TestQuestions:
+    def test_one_who_goes_away_does_no_harm(self, begin: Any) -> None:
+        """A request that is given up while the loop is busy is answered all the same; the loop goes on."""
+        loop = begin()
+
+        async def story() -> None:
+            hold = threading.Event()
+            loop.ask(lambda _state: hold.wait(30))
+            question = asyncio.wrap_future(loop.ask(lambda _state: 1))
+            event = asyncio.wrap_future(loop.send(JobSubmitted, claim=Claim(name="j", queue="default")))
+            await asyncio.sleep(0)
+            question.cancel()
+            event.cancel()
+            hold.set()
+            assert await asyncio.wrap_future(loop.ask(lambda state: len(state.jobs))) == 1
+
+        asyncio.run(story())
+        assert len(jobs(loop)) == 1
+
     def test_a_question_sees_what_was_committed(self, begin: Any) -> None:
         """Asked after an event, it sees the event."""
         loop = begin()

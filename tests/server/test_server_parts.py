@@ -2,24 +2,32 @@
 
 import asyncio
 import os
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from argosy.contracts.errors import BadInputError, InfrastructureError, NeverFitsError
+from argosy.contracts.event import OptionsRefused, TermBegan
+from argosy.contracts.job import RunJob
 from argosy.contracts.messages import Finished, StepDone
 from argosy.contracts.run_file import read_any_job
 from argosy.contracts.talk import ChipsFound, HostFacts, LogPart, RankSaid, StartRun
+from argosy.control import core
 from argosy.server.feed import Feed, place_of
 from argosy.server.ground import joined, seat, without
 from argosy.server.intake import take
 from argosy.server.launching import Brief, Wanted, muster
+from argosy.server.ledger import Rolls
 from argosy.server.localagents import lock_holder
 from argosy.server.logs import Place, last_lines, new_lines
 from argosy.server.measures import Roll, read_roll, write_roll
+from argosy.server.memory import COMPACT_AFTER, Memory, line_of
 from argosy.server.models import EventView, Submission
+from argosy.server.offers import Offers
 from argosy.server.place import Card, default_folder, is_used, listen, read_card, take_lock, url_of, write_card
 from argosy.server.planning import Ask, Planning, Skills, options_of, run_offering
 from argosy.server.store import Store
@@ -151,6 +159,16 @@ class TestIntake:
         """Before anything is logged."""
         with pytest.raises(BadInputError, match=text.replace("?", "\\?")):
             take(Submission(document=TRAIN, **more), "", 2 * 10**15)
+
+    def test_a_folder_of_an_upload_stays_within_it(self) -> None:
+        """It is no folder of the submitter's; without an upload it is."""
+        text = "kind: run\ncommand: ls\nworking_directory: src\n"
+        told = [
+            take(Submission(document=text + more, folder="/home/mary"), "", 1).job for more in ("upload: code\n", "")
+        ]
+        assert [job.run.working_directory for job in told if isinstance(job, RunJob)] == ["src", "/home/mary/src"]
+        with pytest.raises(BadInputError, match="within what is uploaded"):
+            take(Submission(document=text.replace("src", "../out") + "upload: code\n"), "", 1)
 
 
 class TestMuster:
@@ -285,6 +303,67 @@ def event(seq: int, index: int = 0) -> EventView:
     return EventView(id=f"{seq}.{index}", at_us=seq, kind="k", about="a", text="")
 
 
+class Slow:
+    """A loop whose writes end when a test says so."""
+
+    def __init__(self) -> None:
+        self.writes: list[Future[None]] = []
+
+    def write(self, *_rows: Any) -> "Future[None]":
+        """Begin a write."""
+        self.writes.append(Future())
+        return self.writes[-1]
+
+    async def begun(self, count: int) -> "Future[None]":
+        """Wait until so many writes have begun; give the last."""
+        while len(self.writes) < count:
+            await asyncio.sleep(0)
+        return self.writes[count - 1]
+
+
+class TestRolls:
+    def test_a_report_is_told_to_be_safe_once_it_is_written(self, tmp_path: Path, monkeypatch: Any) -> None:
+        """Also where it came while a write was under way, and where the one who asked first went away."""
+        monkeypatch.setattr("argosy.server.ledger.GATHER_S", 0.0)
+
+        async def story() -> None:
+            slow: Any = Slow()
+            rolls = Rolls(Store(tmp_path / "s"), slow)
+            rolls.take("n", said(1, 1))
+            first = asyncio.ensure_future(rolls.flush())
+            writing = await slow.begun(1)
+            same = asyncio.ensure_future(rolls.flush())
+            rolls.take("n", said(2, 2))
+            later = asyncio.ensure_future(rolls.flush())
+            await asyncio.sleep(0.01)
+            assert [same.done(), later.done()] == [False, False]
+            first.cancel()
+            writing.set_result(None)
+            await same
+            assert not later.done()
+            (await slow.begun(2)).set_exception(InfrastructureError("the disk is full"))
+            with pytest.raises(InfrastructureError):
+                await later
+            again = asyncio.ensure_future(rolls.flush())
+            (await slow.begun(3)).set_result(None)
+            await again
+
+        wait(story())
+
+
+class TestMemory:
+    def test_lines_of_the_last_server_count(self, tmp_path: Path) -> None:
+        """A server that is started anew often takes snapshots all the same."""
+        store = Store(tmp_path / "s")
+        memory = Memory(store)
+        state = memory.rebuilt()
+        line = line_of(core.step(state, TermBegan(seq=1, now_us=1, term=1)))
+        store.commit([line])
+        memory = Memory(store)
+        memory.grown(memory.rebuilt(), COMPACT_AFTER - 1)
+        assert store.read("SELECT seq FROM snapshot") == [(1,)]
+
+
 class TestFeed:
     def test_readers_go_on_after_the_last_they_saw(self) -> None:
         """Nothing twice and nothing left out, from the store where memory does not reach back."""
@@ -300,6 +379,22 @@ class TestFeed:
             return seen
 
         assert wait(story()) == ["4.0", "5.0", "6.0", "6.1", "7.0"]
+
+    def test_a_quiet_stretch_in_the_store_is_passed(self) -> None:
+        """The store gives a few at a time, the first of them seen already: what follows in it is not left out."""
+
+        async def story() -> list[str]:
+            stored = [event(10), event(16), event(17)]
+            feed = Feed(lambda seq: [one for one in stored if place_of(one.id)[0] > seq][:1])
+            feed.publish([event(20)])
+            seen = []
+            async for one in feed.follow("10.0", 0.01):
+                if one is None:
+                    break
+                seen.append(one.id)
+            return seen
+
+        assert wait(story()) == ["16.0", "17.0", "20.0"]
 
     def test_a_reader_is_woken_by_what_comes(self) -> None:
         """From now on, without an id."""
@@ -339,6 +434,30 @@ class TestPlanning:
         assert [option.name for option in run_offering("j", job, ground()).options] == ["north/chip-a"]
         with pytest.raises(NeverFitsError, match="needs 2 nodes of one class; the fleet has 1 of north/chip-a"):
             run_offering("j", job, ground(nodes=1))
+
+    def test_only_a_job_that_never_fits_is_refused(self, tmp_path: Path, monkeypatch: Any) -> None:
+        """What goes wrong says nothing of the job: it is asked again, and a dry run says so."""
+        sent: list[Any] = []
+        later: list[float] = []
+        loop: Any = SimpleNamespace(send=lambda kind, **_fields: sent.append(kind) or Future())
+        planning = Planning(Skills(offerer=dying_offer, config_of=lambda _m, text: text))
+        workers: Any = SimpleNamespace(submit=lambda work, *words: work(*words))
+        store = Store(tmp_path / "s")
+        offers = Offers(store, loop, planning, ground, workers)
+        monkeypatch.setattr(offers, "_later", lambda _job, wait_s: later.append(wait_s))
+        offers.ask("job-1")
+        offers.ask("job-1")
+        assert (sent, later) == ([], [5.0, 10.0])
+        offers._planned("job-1", NeverFitsError("too big"))
+        assert sent == [OptionsRefused]
+
+        def broken(_ask: Ask, told: Any) -> None:
+            told(RuntimeError("a bug"))
+
+        monkeypatch.setattr(planning, "offer", broken)
+        ask = Ask(job_id="", job=read_any_job(TRAIN, "j"), config="", ground=ground())
+        with pytest.raises(InfrastructureError, match="a bug"):
+            wait(options_of(planning, ask))
 
     @pytest.mark.slow
     def test_a_planner_that_dies_is_asked_again(self, tmp_path: Path) -> None:

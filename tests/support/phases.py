@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from argosy.contracts.plan import Exchange, Plan, Wire
-from argosy.network.exchanges import by_phases, gather_inside
+from argosy.contracts.plan import Exchange, Gather, Plan, Wire
+from argosy.network.exchanges import by_phases
 
 Member = tuple[int, int]
 
@@ -49,6 +49,12 @@ def in_sites(the_plan: Plan, sites: Sequence[str], *, unit_bytes: float = 1e5) -
             by_phases(flat, sums, phases, the_plan.wires, sites=count, gathered=gathered) if count > 1 else flat
         )
     return replace(the_plan, exchanges=tuple(exchanges))
+
+
+def gather_inside(members: Sequence[Member], count: int, unit_bytes: float, wire: Wire) -> Gather:
+    """State the ring gather of a unit that so many ranks of a site share: (n-1)/n of its bytes, n-1 delays."""
+    payload_bytes = unit_bytes * (count - 1) / count
+    return Gather(members=tuple(members), wire=wire.name, payload_bytes=payload_bytes, hops=count - 1)
 
 
 def holders(the_plan: Plan, unit: int) -> tuple[Member, ...]:

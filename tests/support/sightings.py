@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from argosy.health.intake import Taken, take_in
+from argosy.health.intake import take_in
+from argosy.health.keeper import Taken
 from argosy.health.scanner import Scanner
 from argosy.health.sightings import Sighting
 from argosy.health.signature import Signature

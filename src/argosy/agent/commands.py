@@ -21,7 +21,8 @@ from argosy.contracts.talk import HeldRank, Meeting, StartRun
 
 TAIL_BYTES = 32_000
 TAIL_LINES = 4
-ERROR_LINE = re.compile(r"^[\w.]*(?:Error|Exception)\w*: \S.*$", re.MULTILINE)
+LINE_CHARACTERS_MAX = 2000
+ERROR_LINE = re.compile(r"[\w.]*(?:Error|Exception)\w*: \S.*")
 """How Python and many others say in one line why they end."""
 SHELL = "/bin/sh"
 
@@ -43,7 +44,10 @@ class CommandCrew(Crew):
             self.meeting = Meeting(host=self.task.address, port=free_port(self.task.address))
         if self._order.bundle:
             unpack(self.task.server, Path(self.task.state), self._order.bundle, self.folder.work)
-            self._directory = self.folder.work / (spec.working_directory or "")
+            work = self.folder.work.resolve()
+            self._directory = (work / (spec.working_directory or "")).resolve()
+            if not self._directory.is_relative_to(work):
+                raise BadInputError(f"working_directory: {spec.working_directory} is not within what was uploaded")
         elif spec.working_directory is not None:
             self._directory = Path(spec.working_directory).expanduser()
         else:
@@ -140,5 +144,5 @@ class CommandCrew(Crew):
                 text = log.read().decode(errors="replace").strip()
         except OSError:
             return ""
-        errors = ERROR_LINE.findall(text)
+        errors = [line for line in text.splitlines() if ERROR_LINE.fullmatch(line[:LINE_CHARACTERS_MAX])]
         return errors[-1] if errors else "\n".join(text.splitlines()[-TAIL_LINES:])

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.agent.folder import AttemptFolder, Standing, StopWish, Task, attempt_path, board_path, write_whole
+from argosy.agent.folder import AttemptFolder, Lease, Standing, StopWish, Task, attempt_path, board_path, write_whole
 from argosy.agent.outgoing import Outgoing
-from argosy.agent.processes import end_left
+from argosy.agent.processes import end_left, left_behind, without_ours
 from argosy.agent.readlog import read_log
 from argosy.contracts.blame import INFRASTRUCTURE
 from argosy.contracts.errors import ArgosyError, InfrastructureError
@@ -42,6 +42,8 @@ RUNNER_MODULE = "argosy.agent.runner"
 RUNNER_START_S = 30.0
 OVERDUE_S = 10.0
 """How much longer than a stop's grace a runner may take before it is killed itself."""
+LATE_S = 5.0
+"""How long after the lease a runner may still have ranks before it is killed itself."""
 FOLDERS_KEPT = 100
 KILLED = "its runner was killed, and its ranks with it"
 
@@ -51,7 +53,7 @@ class Holding:
     """One generation on this node. folder: None where nothing of it was ever started here.
 
     failure: why it could not be started. runner: as a child of this process. kill_at_s: when a runner that was told to
-    stop is killed.
+    stop is killed. late_s: since when it runs on without a lease, as far as this process saw.
     """
 
     attempt: str
@@ -61,6 +63,7 @@ class Holding:
     runner: "subprocess.Popen[bytes] | None" = None
     begun_s: float = 0.0
     kill_at_s: float | None = None
+    late_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,7 @@ class Keeper:
 
     def __init__(self, place: Place, outgoing: Outgoing) -> None:
         self._place, self._outgoing = place, outgoing
+        self._lease = Lease(place.state / "lease")
         self._fence = self._read_fence()
         self._fence_kept = b""
         self._holdings: dict[str, Holding] = {}
@@ -207,7 +211,7 @@ class Keeper:
         held = holding.folder.held() or msgspec.structs.replace(bare, state=STARTING)
         if held.state not in (ENDED, STOPPED):
             if self._lives(holding):
-                self._kill_overdue(holding)
+                self._kill_overdue(holding, holding.folder, held)
                 return held
             held = self._bury(holding, holding.folder)
             if held.state not in (ENDED, STOPPED):
@@ -227,10 +231,21 @@ class Keeper:
             return time.monotonic() < holding.begun_s + RUNNER_START_S
         return False
 
-    def _kill_overdue(self, holding: Holding) -> None:
-        if holding.kill_at_s is None or time.monotonic() < holding.kill_at_s or holding.folder is None:
+    def _kill_overdue(self, holding: Holding, folder: AttemptFolder, held: Held) -> None:
+        """Kill a runner that doesn't carry out a stop, or doesn't park its ranks: it may be held up."""
+        now_s = time.monotonic()
+        if now_s < self._lease.deadline_s():
+            holding.late_s = None
+        elif holding.late_s is None:
+            holding.late_s = now_s
+        overdue = holding.kill_at_s is not None and now_s >= holding.kill_at_s
+        late = holding.late_s is not None and now_s >= holding.late_s + LATE_S
+        if not overdue and not late:
             return
-        if pid := holding.folder.runner_pid():
+        # Late, but without ranks, it may still wait for room on its disk to say how they ended.
+        if not overdue and not left_behind(str(folder.path), [rank.pid for rank in held.ranks]):
+            return
+        if pid := folder.runner_pid():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -244,7 +259,8 @@ class Keeper:
         with contextlib.suppress(ArgosyError, OSError):
             if before.meeting is not None and folder.task().order.gang.node_rank == 0:
                 board_path(before.meeting.port).unlink(missing_ok=True)
-        held = msgspec.structs.replace(before, state=ENDED, blame=INFRASTRUCTURE, text=KILLED)
+        parked = holding.late_s is not None
+        held = msgspec.structs.replace(before, state=ENDED, blame=INFRASTRUCTURE, text=KILLED, parked=parked)
         with contextlib.suppress(OSError):
             folder.publish(Standing(held=held))
         return held
@@ -320,6 +336,7 @@ def start_runner(folder: AttemptFolder) -> "subprocess.Popen[bytes]":
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=without_ours(os.environ),
                 start_new_session=True,
             )
     except OSError as error:

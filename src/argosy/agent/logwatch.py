@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from argosy.agent.folder import AttemptFolder
+from argosy.agent.matching import BoundedSearch
 from argosy.contracts.job import HangSpec, LogPattern
 
 READ_BYTES = 1 << 20
 """The most that is searched of one log at one look; of what a rank writes faster, the oldest is passed over."""
+LOOK_S = 1.0
+"""How long one look may search; lines beyond are passed over."""
 LINE_CHARACTERS_MAX = 2000
 TEXT_CHARACTERS = 300
 
@@ -41,7 +44,8 @@ class _Log:
 class LogWatch:
     """The logs of some ranks. output_us, mark_us: when one last grew, and last showed a step; Unix time in us.
 
-    They may be there already, when a launch of an earlier process of this runner wrote them.
+    They may be there already, when a launch of an earlier process of this runner wrote them. given_up: patterns that
+    took too long on a line, and are searched no more.
     """
 
     folder: AttemptFolder
@@ -51,20 +55,26 @@ class LogWatch:
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     output_us: int = 0
     mark_us: int = 0
+    given_up: list[str] = field(default_factory=list)
     _logs: list[_Log] = field(default_factory=list)
     _compiled: list[tuple[re.Pattern[str], LogPattern]] = field(default_factory=list)
     _step: re.Pattern[str] | None = None
+    _bounded: BoundedSearch | None = None
+    _until_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Begin with empty logs."""
         self._logs = [_Log(rank, self.folder.log(rank), self.folder.marks(rank)) for rank in self.ranks]
         self._compiled = [(re.compile(pattern.match), pattern) for pattern in self.patterns]
         self._step = re.compile(self.hang.step_pattern) if self.hang.step_pattern else None
+        if self._compiled or self._step:
+            self._bounded = BoundedSearch()
         self.output_us = self.now_us()
 
     def look(self) -> list[Match]:
         """Note which logs have grown since the last look; gives the lines that patterns were looking for."""
         found: list[Match] = []
+        self._until_s = time.monotonic() + LOOK_S
         for log in self._logs:
             try:
                 size = log.path.stat().st_size
@@ -98,14 +108,30 @@ class LogWatch:
             log.rest = b""
         *lines, log.rest = (log.rest + data).split(b"\n")
         log.rest = log.rest[-LINE_CHARACTERS_MAX:]
-        return [match for line in lines for match in self._matches(log.rank, line)]
+        found: list[Match] = []
+        for line in lines:
+            if time.monotonic() >= self._until_s:
+                break
+            found += self._matches(log.rank, line)
+        return found
 
     def _matches(self, rank: int, line: bytes) -> list[Match]:
         text = line[:LINE_CHARACTERS_MAX].decode(errors="replace")
-        if self._step and self._step.search(text):
+        if self._step and self._finds(self._step, text):
             self.mark_us = self.output_us
         return [
             Match(rank=rank, pattern=pattern, line=text.strip()[:TEXT_CHARACTERS])
             for compiled, pattern in self._compiled
-            if compiled.search(text)
+            if self._finds(compiled, text)
         ]
+
+    def _finds(self, pattern: re.Pattern[str], text: str) -> bool:
+        """Search a line, unless this pattern is given up; a pattern of steps that is given up shows none any more."""
+        if self._bounded is None or pattern.pattern in self.given_up:
+            return False
+        found = self._bounded.found(pattern, text)
+        if found is None:
+            self.given_up.append(pattern.pattern)
+            if pattern is self._step:
+                self.mark_us = 0
+        return bool(found)

@@ -9,12 +9,14 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
 MARK = "ARGOSY_FOLDER"
 """The environment variable by which a rank's processes are known."""
+OURS = "ARGOSY_"
+SHARED = "ARGOSY_CACHE"
 RANK_NAME = "argosy-rank-"
 GONE_S = 5.0
 TICK_S = 0.02
@@ -62,12 +64,25 @@ def marked(folder: str) -> list[psutil.Process]:
     return found
 
 
-def end_left(folder: str, pids: Sequence[int]) -> bool:
-    """Kill what a runner that is gone left behind; tells whether nothing is left.
+def without_ours(environment: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what an agent is told by its environment, such as a join token: ranks are not to see it.
+
+    Where downloads are kept (ARGOSY_CACHE) stays.
+    """
+    return {name: text for name, text in environment.items() if not name.startswith(OURS) or name == SHARED}
+
+
+def left_behind(folder: str, pids: Sequence[int]) -> list[psutil.Process]:
+    """List what lives of a folder's ranks.
 
     folder: the mark of its ranks. pids: of ranks that a fork server made, which carry another's environment.
     """
-    return _end(lambda: marked(folder) + forked(pids))
+    return marked(folder) + forked(pids)
+
+
+def end_left(folder: str, pids: Sequence[int]) -> bool:
+    """Kill what `left_behind` lists; tells whether nothing is left."""
+    return _end(lambda: left_behind(folder, pids))
 
 
 def forked(pids: Sequence[int]) -> list[psutil.Process]:

@@ -156,7 +156,13 @@ class Runner:
 
     def _look(self) -> None:
         """Let what the logs say count for their ranks."""
-        for match in self._watch.look() if self._watch else ():
+        if self._watch is None:
+            return
+        given_up = len(self._watch.given_up)
+        matches = self._watch.look()
+        for pattern in self._watch.given_up[given_up:]:
+            _say(f"pattern {pattern!r} took too long on one line; it is searched no more")
+        for match in matches:
             if match.pattern.means != "note":
                 self._crew.said(match.rank, match.pattern.means, match.line)
             if match.pattern.stop and self._kill_at_s is None:

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from argosy.agent.folder import take_lock
+from argosy.agent.processes import without_ours
 from argosy.agent.wire import check_unix_path
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.launching import ServerFailed, read_reply
@@ -136,7 +137,7 @@ class WarmServer:
         os.mkfifo(life, 0o600)
         reader = os.open(life, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         # numpy starts threads when loaded; forking wants none
-        environment = {"OPENBLAS_NUM_THREADS": "1", **self._environment, **os.environ}
+        environment = {"OPENBLAS_NUM_THREADS": "1", **self._environment, **without_ours(os.environ)}
         command = [sys.executable, "-P", "-m", FORK_SERVER_MODULE, str(fork_socket(self.folder)), "--linger"]
         try:
             with (self.folder / "said").open("wb") as said, (self.folder / "log").open("ab") as log:

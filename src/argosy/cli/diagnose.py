@@ -10,12 +10,10 @@ import typer
 
 from argosy.cli.diagnose_intake import Files, read_zone, take_files
 from argosy.cli.diagnose_screen import print_incidents, print_notes
+from argosy.cli.diagnose_verdict import verdict
 from argosy.cli.files import read_text
 from argosy.cli.words import console, counted
 from argosy.contracts.codec import encode
-from argosy.health.from_dumps import findings_of_dumps
-from argosy.health.judge import judge
-from argosy.health.liveness import liveness_of
 from argosy.health.packaged import load_book
 
 WIDTH = 120
@@ -44,8 +42,7 @@ def command(
     hint = "write one as docs/diagnose-signatures.md shows"
     book = load_book({str(path): read_text(path, "file of patterns", hint) for path in patterns or ()})
     files = take_files(paths, book.signatures, zone_minutes)
-    sightings = files.taken.sightings
-    incidents = judge(sightings, findings_of_dumps(files.dumps, liveness_of(sightings)), book)
+    incidents = verdict(files, book)
     if as_json:
         typer.echo(encode({"incidents": incidents, **about(files)}).decode())
     else:

@@ -10,6 +10,7 @@ import io
 import lzma
 import os
 import stat
+import struct
 import sys
 import tarfile
 import zipfile
@@ -39,7 +40,13 @@ OTHER_SUFFIXES = frozenset(
     | {".so", ".parquet", ".npy", ".npz", ".whl", ".o", ".a", ".pyc", ".onnx", ".gguf"}
 )
 SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", ".hg", ".svn"})
-BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile)
+# What unpacking a stranger's file may raise: libraries tell damage in their own ways.
+BROKEN = (
+    *(OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile),
+    *(ValueError, ArithmeticError, LookupError, RuntimeError, struct.error),
+)
+# Times of change beyond are nobody's.
+NEWEST_US = 4_102_444_800_000_000
 
 
 class Readable(Protocol):
@@ -61,6 +68,7 @@ class Reading:
 
     def note(self, text: str) -> None:
         """Note what a person should know; after NOTES_MAX only that there is more."""
+        text = printable(text)
         if len(self.notes) == NOTES_MAX:
             self.notes.append("more like these are not listed")
         elif len(self.notes) < NOTES_MAX:
@@ -91,6 +99,15 @@ class Log:
         return b"".join(kept)
 
 
+def printable(text: str) -> str:
+    r"""Give a text that can be written as UTF-8: names of files may hold bytes that can't.
+
+    >>> printable("rank_\udcff.log")
+    'rank_?.log'
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
 def find_files(names: Sequence[str], reading: Reading) -> list[Path]:
     """List the files under files and folders, each once, in the order of their names.
 
@@ -117,9 +134,16 @@ def find_files(names: Sequence[str], reading: Reading) -> list[Path]:
 
 
 def _walked(top: Path, reading: Reading) -> Iterator[Path]:
+    seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(
-        top, onerror=lambda error: reading.note(f"{error.filename}: {error.strerror}")
+        top, onerror=lambda error: reading.note(f"{error.filename}: {error.strerror}"), followlinks=True
     ):
+        # Links may lead in a circle.
+        about = os.stat(folder)
+        if (about.st_dev, about.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((about.st_dev, about.st_ino))
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         for name in sorted(files):
             path = Path(folder, name)
@@ -131,7 +155,7 @@ def read_logs(paths: Iterable[Path], reading: Reading) -> Iterator[Log]:
     """Read files one after the other, unpacked; what can't be read is noted, and the rest goes on."""
     for path in paths:
         reading.files += 1
-        name = "standard input" if str(path) == STDIN else str(path)
+        name = "standard input" if str(path) == STDIN else printable(str(path))
         try:
             with _opened(path) as raw:
                 _date(raw, reading)
@@ -144,35 +168,48 @@ def read_logs(paths: Iterable[Path], reading: Reading) -> Iterator[Log]:
 
 
 def _opened(path: Path) -> io.BufferedReader:
+    if str(path) == STDIN and sys.stdin is None:
+        raise OSError("it is closed")
     return os.fdopen(os.dup(sys.stdin.fileno()), "rb") if str(path) == STDIN else path.open("rb")
 
 
 def _date(raw: io.BufferedReader, reading: Reading) -> None:
     """Keep the newest time of change, for logs that tell no date."""
     about = os.fstat(raw.fileno())
-    if stat.S_ISREG(about.st_mode):
-        reading.newest_us = max(reading.newest_us or 0, about.st_mtime_ns // 1_000)
+    changed_us = about.st_mtime_ns // 1_000
+    if stat.S_ISREG(about.st_mode) and 0 < changed_us < NEWEST_US:
+        reading.newest_us = max(reading.newest_us or 0, changed_us)
 
 
 class _Raw(io.RawIOBase):
-    """Gives what something readable gives, to be looked at before it is read."""
+    """Gives what something readable gives, to be looked at before it is read.
+
+    error: what ended it before its end; all that came before is given.
+    """
 
     def __init__(self, source: Readable) -> None:
-        self._source = source
+        # Unpackers lose what they had when a larger read meets the damage.
+        self._read: Callable[[int], bytes] = getattr(source, "read1", source.read)
+        self.error: BaseException | None = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
         view = memoryview(buffer)
-        data = self._source.read(len(view))
+        try:
+            data = self._read(len(view))
+        except BROKEN as error:
+            self.error = error
+            return 0
         view[: len(data)] = data
         return len(data)
 
 
 def _unpacked(name: str, source: Readable, reading: Reading, depth: int) -> Iterator[Log]:
     """Find out from the first bytes what a stream is, and give the logs in it."""
-    stream = io.BufferedReader(_Raw(source), HEAD_BYTES)
+    raw = _Raw(source)
+    stream = io.BufferedReader(raw, HEAD_BYTES)
     head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
     opener = next((opener for magic, opener in _PACKED.items() if head.startswith(magic)), None)
     if opener is not None and depth < NESTED_MAX:
@@ -184,18 +221,17 @@ def _unpacked(name: str, source: Readable, reading: Reading, depth: int) -> Iter
     elif head:
         wide = next((codec for mark, codec in _WIDE.items() if head.startswith(mark)), "")
         binary = not wide and head.count(0) * BINARY_SHARE > len(head)
-        yield Log(name=name, head=head, binary=binary, blocks=_blocks(name, stream, reading, wide))
+        yield Log(name=name, head=head, binary=binary, blocks=_blocks(stream, reading, wide))
+    if raw.error is not None:
+        reading.note(f"{name}: {_reason(raw.error)}; what came before was read")
 
 
-def _blocks(name: str, stream: Readable, reading: Reading, wide: str) -> Iterator[bytes]:
+def _blocks(stream: Readable, reading: Reading, wide: str) -> Iterator[bytes]:
     """Read a stream to its end, or to where it is damaged. wide: the codec of text in two bytes a character."""
     decoder = codecs.getincrementaldecoder(wide)("replace") if wide else None
-    try:
-        while block := stream.read(BLOCK_BYTES):
-            reading.read_bytes += len(block)
-            yield decoder.decode(block).encode() if decoder else block
-    except BROKEN as error:
-        reading.note(f"{name}: {_reason(error)}; what came before was read")
+    while block := stream.read(BLOCK_BYTES):
+        reading.read_bytes += len(block)
+        yield decoder.decode(block).encode("utf-8", "replace") if decoder else block
 
 
 def _tarred(name: str, stream: BinaryIO, reading: Reading, depth: int) -> Iterator[Log]:
@@ -203,7 +239,7 @@ def _tarred(name: str, stream: BinaryIO, reading: Reading, depth: int) -> Iterat
         for member in archive:
             inner = archive.extractfile(member) if member.isfile() and _is_wanted(member.name, reading) else None
             if inner is not None:
-                yield from _unpacked(f"{name}/{member.name}", inner, reading, depth)
+                yield from _unpacked(printable(f"{name}/{member.name}"), inner, reading, depth)
 
 
 def _zipped(name: str, stream: io.BufferedReader, reading: Reading) -> Iterator[Log]:
@@ -213,7 +249,7 @@ def _zipped(name: str, stream: io.BufferedReader, reading: Reading) -> Iterator[
                 reading.note(f"{name}/{member.filename}: needs a password; unpack it first")
             elif not member.is_dir() and _is_wanted(member.filename, reading):
                 with archive.open(member) as inner:
-                    yield from _unpacked(f"{name}/{member.filename}", inner, reading, 1)
+                    yield from _unpacked(printable(f"{name}/{member.filename}"), inner, reading, 1)
 
 
 def _is_wanted(name: str, reading: Reading) -> bool:

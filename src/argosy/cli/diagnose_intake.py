@@ -20,6 +20,11 @@ from argosy.health.signature import Signature
 DUMP_BYTES_MAX = 1 << 29
 MEGABYTE = 1_000_000
 STACKS_BYTES_MAX = 1 << 18
+# Stacks and RAS' words may open a log of any size; longer ones are read as logs alone.
+TEXT_DUMP_BYTES_MAX = 1 << 24
+TEXT_KINDS = frozenset({"stacks", "ras"})
+# What reading a stranger's dump may raise besides what is told.
+DAMAGED = (ArgosyError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError)
 _TIMEOUT = re.compile(rb"^Timeout \(\d+:\d\d:\d\d[^)\n]*\)!\r?\n", re.MULTILINE)
 _ZONE = re.compile(r"(?:UTC|GMT)?(?:(?P<sign>[+-])(?P<hours>0?\d|1[0-4])(?::?(?P<minutes>[0-5]\d))?)?|Z")
 
@@ -48,8 +53,8 @@ def take_files(names: Sequence[str], signatures: Sequence[Signature], zone_minut
         for log in read_logs(paths, reading):
             dump = _dump(log, reading)
             dumps += [] if dump is None else [dump]
-            # Stacks may stand in the middle of a log, so that log is searched as well.
-            if dump is not None and dump.kind != "stacks":
+            # Stacks and words of RAS may stand in the middle of a log, so that log is searched as well.
+            if dump is not None and dump.kind not in TEXT_KINDS:
                 continue
             if log.binary:
                 reading.note(f"{log.name}: holds no text and is no dump that is known; it was left out")
@@ -96,14 +101,17 @@ def _stacks(name: str, data: bytes, rank: int | None) -> list[Dump]:
 
 def _dump(log: Log, reading: Reading) -> Dump | None:
     """Read a file that looks like a dump; None where it is none, or none that can be read."""
-    if kind_of(log.head) is None:
+    kind = kind_of(log.head)
+    if kind is None:
         return None
-    data = log.whole(DUMP_BYTES_MAX)
+    bytes_max = TEXT_DUMP_BYTES_MAX if kind in TEXT_KINDS else DUMP_BYTES_MAX
+    data = log.whole(bytes_max)
     if data is None:
-        reading.note(f"{log.name}: looks like a dump, but has over {DUMP_BYTES_MAX // MEGABYTE} MB; read as a log")
+        reading.note(f"{log.name}: looks like a dump, but has over {bytes_max // MEGABYTE} MB; read as a log")
         return None
     try:
         return read_dump(log.name, log.head, data)
-    except ArgosyError as error:
-        reading.note(f"{log.name}: {error}")
+    except DAMAGED as error:
+        told = str(error) if isinstance(error, ArgosyError) else f"{log.name}: damaged: {error or type(error).__name__}"
+        reading.note(told if log.name in told else f"{log.name}: {told}")
         return None

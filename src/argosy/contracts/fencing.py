@@ -37,6 +37,7 @@ class Fence:
             return f"generation {stamp.generation} of {stamp.attempt} is over; {newest} is current"
         if not stamp.stops and stamp.generation <= self.closed.get(stamp.attempt, -1):
             return f"generation {stamp.generation} of {stamp.attempt} was stopped"
+        self.generations.pop(stamp.attempt, None)  # what was used last is forgotten last
         self.generations[stamp.attempt] = stamp.generation
         if stamp.stops:
             self.closed[stamp.attempt] = stamp.generation

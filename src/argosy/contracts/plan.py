@@ -165,11 +165,25 @@ class Holdup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AloneRate:
+    """What a class's chips would do alone with their share of the batch.
+
+    by_arithmetic: the model does not fit on them, so without any bubble or exchange. emulated: chips are.
+    """
+
+    chip_class: str
+    tokens_per_second: float
+    by_arithmetic: bool = False
+    emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """What the planner expects. mfu counts forward and backward without recompute.
 
     reference_tokens_per_second: what each class would do alone with its best plan, all together; reference_name says
-    so in words. efficiency: throughput over the reference, which a plan may surpass.
+    so in words, reference_parts by class where there are several. efficiency: throughput over the reference, which a
+    plan may surpass.
     exchange_share: time that gradients occupy the long link / the step if nothing of it overlapped. exchange_hidden:
     the part of that time that does not lengthen the step. gap: by what part the step may be longer than the least that
     any plan on these chips could take, against a proven lower bound; None where none was worked out. power_kw: of the
@@ -187,6 +201,7 @@ class Prediction:
     exchange_share: float = 0.0
     exchange_hidden: float = 1.0
     holdups: tuple[Holdup, ...] = ()
+    reference_parts: tuple[AloneRate, ...] = ()
     gap: float | None = None
     power_kw: float | None = None
     memory_gb: float | None = None

@@ -12,11 +12,9 @@ from argosy.contracts.errors import BadInputError
 from argosy.control.apply import apply
 from argosy.control.change import CODE_VERSION, Record
 from argosy.control.core import step
-from argosy.control.snapshot import restore, seal, snapshot, unseal
+from argosy.control.snapshot import restore, seal, unseal
 from argosy.control.state import State
 from argosy.control.work import begin
-
-__all__ = ["Record", "decide_again", "read_record", "rebuild", "replay", "restore", "snapshot", "write_record"]
 
 _DECODER = msgspec.json.Decoder(Record)
 

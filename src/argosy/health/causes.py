@@ -18,6 +18,8 @@ SAME_TIME_US = 60_000_000
 # Two faults further apart than this are two, whatever they are.
 EPISODE_US = 1_800_000_000
 MANY_HOSTS = 4
+# Faults that a process meets by itself, whatever other hosts do.
+OWN_FAMILIES = frozenset({"gpu", "npu", "host", "user"})
 # Who ends a job does so since something else had failed, wherever anything else is told.
 FOLLOWERS = frozenset({"slurm.cancelled", "launcher.terminated", "launcher.interrupted"})
 INCIDENTS_MAX = 20
@@ -186,7 +188,11 @@ def _independent(cause: Clue, root: Clue, hosts: Mapping[str, set[str]], book: B
 
     hosts: those that say the same, by class; where many do, the fault is in what they share.
     """
-    if cause.strength < 3 or cause.depth > 1 or cause.remedy != "cordon_replace" or root.strength < 3:
+    if cause.strength < 3 or root.strength < 3:
+        return False
+    # What ran out on another host before is no effect of hardware that broke after.
+    first = cause.family in OWN_FAMILIES and cause.at_us is not None and cause.at_us < (root.at_us or cause.at_us)
+    if not first and (cause.depth > 1 or cause.remedy != "cordon_replace"):
         return False
     if not cause.host or not root.host or _same_place(cause, root):
         return False

@@ -12,7 +12,7 @@ from argosy.health.book import NO_REMEDY, Book
 from argosy.health.lines import Line
 from argosy.health.places import place_in
 from argosy.health.sightings import Sighting
-from argosy.health.signature import Role, Signature
+from argosy.health.signature import HARDWARE, Role, Signature
 
 # Ports come and go while a host starts; so long after its boot that is no fault.
 BOOT_US = 180_000_000
@@ -20,8 +20,6 @@ DIGITS_MAX = 9
 NEAR_LINES = 6
 # Say where the whole job ran, or where what failed did.
 HOST_OF_JOB = frozenset({"scheduler.ran_on", "host.named"})
-# A warning of these families is believed even in words that are harmless as a rule.
-HARDWARE = frozenset({"gpu", "npu", "node", "driver", "network"})
 # What a process prints itself comes in the order in which it happened; what is below it may be written down late.
 LAYER_DEPTH = {
     "kernel": 0,

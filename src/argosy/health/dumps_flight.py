@@ -49,6 +49,8 @@ _RANK_IN_NAME = (
 _RETIRED_MEANS_DONE = ("gloo", "ucc", "mpi")
 _NOTES_NO_MESSAGES = ("gloo",)
 _WHOLE_MAX = 1 << 62
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+TEXT_MAX = 4_000
 KEPT = 128
 """Of so many entries a group the finished ones are read, too, the last first; what is open is always read."""
 
@@ -68,7 +70,7 @@ def read_flight(name: str, data: bytes) -> RankTraceOfGroups:
     when no rank is in the name.
     """
     dump = _table(_load(name, data), name)
-    version = str(dump.get("version", ""))[:40]
+    version = _short(dump.get("version"))[:40]
     if not version.startswith("2."):
         raise BadInputError(f"{name}: a Flight Recorder dump of version {version or 'unknown'}; 2.x can be read")
     rank = rank_of(name)
@@ -114,9 +116,16 @@ def _members(config: Any) -> dict[str, tuple[tuple[int, ...], str]]:
     """Read `pg_config`: per group its members and description; nothing where it is empty, as gloo leaves it."""
     found: dict[str, tuple[tuple[int, ...], str]] = {}
     for name, each in config.items() if isinstance(config, dict) else ():
-        if isinstance(each, dict) and (ranks := _ranks(str(each.get("ranks", "")))):
-            found[str(name)] = (ranks, str(each.get("desc", "")))
+        if isinstance(each, dict) and (ranks := _ranks(_listed(each.get("ranks")))):
+            found[_short(name)] = (ranks, _short(each.get("desc")))
     return found
+
+
+def _listed(value: Any) -> str:
+    """Give the ranks of a group as text: written out, or as a list."""
+    if isinstance(value, list | tuple):
+        return " ".join(_short(each) for each in value)
+    return value if isinstance(value, str) else ""
 
 
 @lru_cache(maxsize=4096)
@@ -130,8 +139,9 @@ def _completed(status: Any) -> dict[str, int]:
     found = {}
     for name, each in status.items() if isinstance(status, dict) else ():
         last = each.get("last_completed_collective") if isinstance(each, dict) else None
-        if (isinstance(last, int) or (isinstance(last, str) and last.lstrip("-").isdigit())) and len(str(last)) < 19:
-            found[str(name)] = int(last)
+        text = _short(last)
+        if _NUMBER.fullmatch(text):
+            found[_short(name)] = int(text)
     return found
 
 
@@ -142,11 +152,12 @@ def _groups(
     messages: dict[str, list[Collective]] = {}
     words: dict[str, str] = {name: description for name, (_, description) in members.items()}
     told = _tells_ends(entries, completed)
+    completed = _caught_up(entries, completed)
     kept: dict[str, int] = {}
     for entry in reversed(entries):
         name, description = _group_name(entry)
         kept[name] = kept.get(name, 0) + 1
-        done = completed.get(str(entry.get("pg_id")))
+        done = completed.get(_short(entry.get("pg_id")))
         if kept[name] > KEPT and _state(entry, done) == "finished":
             continue
         words.setdefault(name, description)
@@ -171,6 +182,29 @@ def _tells_ends(entries: Iterable[Mapping[str, Any]], completed: Mapping[str, in
         _backend(entry) in _RETIRED_MEANS_DONE and "retired" not in entry and entry.get("state") != "completed"
         for entry in entries
     )
+
+
+def _caught_up(entries: Iterable[Mapping[str, Any]], completed: Mapping[str, int]) -> dict[str, int]:
+    """Count what is retired and was followed by another as completed: `pg_status` is written some time after."""
+    retired: dict[str, list[int]] = {}
+    last: dict[str, int] = {}
+    for entry in entries:
+        group, number = _short(entry.get("pg_id")), _whole(entry.get("op_id"))
+        if group in completed:
+            last[group] = max(last.get(group, -1), number)
+            if entry.get("retired") is True:
+                retired.setdefault(group, []).append(number)
+    return {
+        group: max([done, *(number for number in retired.get(group, ()) if number < last[group])])
+        for group, done in completed.items()
+    }
+
+
+def _short(value: Any) -> str:
+    """Write a name or number; whatever else a stranger put there is none, for writing it out may never end."""
+    if isinstance(value, str):
+        return value[:TEXT_MAX]
+    return str(value) if isinstance(value, int) and abs(value) < _WHOLE_MAX else ""
 
 
 def _last_of_each(collectives: Iterable[Collective]) -> Iterable[Collective]:
@@ -200,12 +234,12 @@ def _identity(name: str, ranks: tuple[int, ...]) -> str:
 def _group_name(entry: Mapping[str, Any]) -> tuple[str, str]:
     pair = entry.get("process_group")
     if isinstance(pair, list | tuple) and len(pair) == 2:
-        return str(pair[0]), str(pair[1])
-    return str(pair), ""
+        return _short(pair[0]), _short(pair[1])
+    return _short(pair), ""
 
 
 def _collective(entry: Mapping[str, Any], members: tuple[int, ...], completed: int | None) -> Collective:
-    operation, peer = _operation(str(entry.get("profiling_name", "")).rpartition(":")[2], members)
+    operation, peer = _operation(_short(entry.get("profiling_name")).rpartition(":")[2], members)
     peer = -1 if peer is None and entry.get("is_p2p") is True else peer
     message = peer is not None
     started, finished = (_us(entry.get(f"time_discovered_{each}_ns")) for each in ("started", "completed"))
@@ -248,7 +282,7 @@ def _state(entry: Mapping[str, Any], completed: int | None) -> str:
 
 
 def _backend(entry: Mapping[str, Any]) -> str:
-    return str(entry.get("profiling_name", "")).partition(":")[0]
+    return _short(entry.get("profiling_name")).partition(":")[0]
 
 
 def _list(value: Any) -> list[Any]:
@@ -257,7 +291,7 @@ def _list(value: Any) -> list[Any]:
 
 def _dtype(entry: Mapping[str, Any]) -> str:
     dtypes = _list(entry.get("input_dtypes"))
-    return str(dtypes[0])[:20] if dtypes else ""
+    return _short(dtypes[0])[:20] if dtypes else ""
 
 
 def _elements(entry: Mapping[str, Any], operation: str) -> int:
@@ -266,7 +300,7 @@ def _elements(entry: Mapping[str, Any], operation: str) -> int:
     if not isinstance(sizes, list):
         return -1
     shapes = [shape for shape in sizes if isinstance(shape, list)]
-    total = sum(math.prod(_whole(dim) for dim in shape[:16]) for shape in shapes[:4096])
+    total = sum(math.prod(min(_whole(dim), _WHOLE_MAX) for dim in shape[:16]) for shape in shapes[:4096])
     return total if 0 <= total < _WHOLE_MAX else -1
 
 

@@ -45,7 +45,7 @@ def read_plain_pickle(data: bytes) -> Any:
         raise
     except (IndexError, struct.error) as error:
         raise BadInputError(f"pickle: cut short or damaged at byte {machine.at} of {len(data)}") from error
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise BadInputError(f"pickle: damaged at byte {machine.at}: {error}") from error
 
 

@@ -5,6 +5,7 @@ is printed, and when a process counts as dead, is described in NCCL's user guide
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +121,7 @@ def _of_process(title: str) -> str:
 
 
 def _whole(text: str) -> int:
-    return int(text) if text.isdigit() and len(text) < 19 else -1
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else -1
 
 
 def _from_json(name: str, data: bytes) -> RasReport:
@@ -131,7 +132,7 @@ def _from_json(name: str, data: bytes) -> RasReport:
     places: list[RasPlace] = []
     sizes = []
     for communicator in _tables(report, "communicators"):
-        key = str(communicator.get("hash", ""))[:40]
+        key = _text(communicator.get("hash"))[:40]
         sizes.append((key, _number(communicator.get("size"))))
         places += _behind(key, _tables(communicator, "ranks"))
         for rank in _tables(communicator, "missing_ranks"):
@@ -149,7 +150,8 @@ def _behind(communicator: str, ranks: list[dict[str, Any]]) -> Iterator[RasPlace
         counted.append(sum(map(_number, counts.values())) if isinstance(counts, dict) else -1)
     if not counted:
         return
-    usual = max(set(counted), key=lambda count: (counted.count(count), count))
+    often = Counter(counted)
+    usual = max(often, key=lambda count: (often[count], count))
     for rank, count in zip(ranks, counted, strict=True):
         if count >= 0 and count != usual:
             yield _json_place(_against(count, usual), communicator, rank, count)
@@ -158,7 +160,7 @@ def _behind(communicator: str, ranks: list[dict[str, Any]]) -> Iterator[RasPlace
 def _json_place(problem: str, communicator: str, rank: dict[str, Any], count: int) -> RasPlace:
     return RasPlace(
         problem=problem,
-        node=str(rank.get("host", ""))[:200],
+        node=_text(rank.get("host"))[:200],
         pid=_number(rank.get("pid")),
         gpu=str(_number(rank.get("nvml_dev"))),
         communicator=communicator,
@@ -170,6 +172,10 @@ def _json_place(problem: str, communicator: str, rank: dict[str, Any], count: in
 def _tables(value: Any, key: str) -> list[dict[str, Any]]:
     inner = value.get(key) if isinstance(value, dict) else None
     return [each for each in inner if isinstance(each, dict)] if isinstance(inner, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(_number(value)) if isinstance(value, int) else ""
 
 
 def _number(value: Any) -> int:

@@ -5,13 +5,15 @@ lengths. Must not know how files are opened, nor what the sightings prove.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from argosy.health.clocks import Anchor, Seen
+from argosy.health.floods import Floods
 from argosy.health.keeper import PASSING_FIELDS, Keeper, Taken
 from argosy.health.lines import Line
-from argosy.health.origins import Head, Origin, origin_of_path, read_head
+from argosy.health.origins import Head, Origin, is_host, origin_of_path, read_head
 from argosy.health.scanner import Hit, Scanner
 from argosy.health.stamps import Stamp, boot_times
 from argosy.health.steps import PROGRESSED, may_step, step_before_last, step_of
@@ -19,19 +21,21 @@ from argosy.health.steps import PROGRESSED, may_step, step_before_last, step_of
 # A line longer than this is taken in pieces that overlap by more than any literal is long.
 LINE_BYTES_MAX, OVERLAP_BYTES = 1 << 16, 1 << 10
 BACK_LINES, BACK_BYTES = 40, 6_000
-# Of lines that differ in digits alone, by one rank, so many are looked at, then one of each so many more.
-SAME_MAX, SAME_EACH, SHAPES_MAX = 500, 32, 50_000
-RANK_BYTES, ANCHOR_LINE_BYTES_MAX = 96, 2_000
+ANCHOR_LINE_BYTES_MAX, TEXT_CHARS_MAX, HEADINGS_MAX = 2_000, 800, 10_000
 FIRST_LINES = 4
 # Two pieces of a log tell its clock: enough of each, and of all logs of a clock, and of all clocks.
 ANCHOR_BYTES, ANCHORS_EACH, ANCHORS_CLOCK, ANCHORS_MAX = 1 << 16, 20, 200, 30_000
 
+# What collectors print before each host's part: `===== node-17 =====`, `==> logs/node-17.log <==`.
+HEADING_MARKS = (b"==", b"--", b"##", b"**")
+_HEADING = re.compile(
+    rb"^(?:={3,}|-{3,}|\*{3,}|#{2,}|==>) ?([\w./-]{1,200}?):? ?(?:={3,}|-{3,}|\*{3,}|#{2,}|<==)\r?$", re.M
+)
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _SEQUENCE = re.compile(
     r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+), NumelIn=(?P<size>\d+).*? ran for (?P<ms>\d{1,10}) milli"
 )
 _TIMED = re.compile(rb"\d:\d\d:\d\d|\[ *\d+\.\d{3}|\b1\d{9}\.\d{3}")
-_RANK = re.compile(rb"[Rr]ank[ =:_]?\d+|^ *\d+: |^[\w.-]+:\d+:\d+ \[\d+\]|\[(?:\d+,)?\d+\]<std")
 _RANK_PREFIX = re.compile(r"(?=\[rank\d{1,7}\]:)")
 # `kubectl describe pod` names what all its lines are about in the first.
 _DESCRIBED = re.compile(rb"Name: +([\w.-]{1,253})\r?\nNamespace: ")
@@ -53,7 +57,8 @@ class Intake:
         self._tail = self._above = b""
         self._done = 0
         self._booted = False
-        self._same: dict[tuple[bytes, bytes], tuple[int, tuple[Seen, ...]]] = {}
+        self._headings: list[tuple[int, str]] = []
+        self._floods = Floods()
         self._last: tuple[int, Stamp | None] = (-1, None)
 
     @property
@@ -96,6 +101,8 @@ class Intake:
         if self._first:
             self._begin(block[:ANCHOR_BYTES])
         self._done -= begin
+        block = block if begin else self._floods.thinned(block)
+        self._read_headings(block)
         position = 0
         for hit in self._scanner.hits(block, begin):
             self.lines += block.count(b"\n", max(position, begin), hit.start)
@@ -109,23 +116,30 @@ class Intake:
         self._above = (self._above + block)[-BACK_BYTES:] if len(block) < BACK_BYTES else block[-BACK_BYTES:]
         self._tail = block[-ANCHOR_BYTES:] if len(block) >= ANCHOR_BYTES else (self._tail + block)[-ANCHOR_BYTES:]
 
+    def _read_headings(self, block: bytes) -> None:
+        """Find where the parts of hosts begin; the last heading of the block before still holds."""
+        self._headings = [(-1, host) for _, host in self._headings[-1:]]
+        if block.startswith(HEADING_MARKS) or any(b"\n" + mark in block for mark in HEADING_MARKS):
+            for found in _HEADING.finditer(block):
+                name = found[1].decode("utf-8", "replace")
+                host = name if is_host(name) else origin_of_path(name).host
+                if host and len(self._headings) < HEADINGS_MAX:
+                    self._headings.append((found.start(), host))
+
+    def _under(self, start: int) -> Origin:
+        """Tell whose part of a log a line stands in."""
+        place = bisect_right(self._headings, start, key=lambda heading: heading[0])
+        return Origin(host=self._headings[place - 1][1] if place else "")
+
     def _judge(self, block: bytes, hit: Hit) -> None:
         """Try the patterns of the signatures that a line has a literal of."""
-        rank = _RANK.search(hit.line, 0, RANK_BYTES)
-        key = (hit.shape, rank[0] if rank else b"")
-        count, last = self._same.get(key, (0, ()))
-        if count >= SAME_MAX and count % SAME_EACH:
-            self._same[key] = (count + 1, last)
-            for one in last:
-                one.repeats += 1
+        if self._floods.passes(hit):
             return
         kept = self._matches(block, hit)
         if all(one.signature.role == "harmless" for one in kept):
             self._scanner.note_dull(hit)
         elif not any(_is_telling(one) for one in kept):
-            if len(self._same) >= SHAPES_MAX:
-                self._same.clear()
-            self._same[key] = (count + 1, tuple(kept))
+            self._floods.note(hit, kept)
 
     def _matches(self, block: bytes, hit: Hit) -> list[Seen]:
         """Try the patterns on a line; one into which another rank wrote its own is taken apart."""
@@ -133,16 +147,26 @@ class Intake:
         kept = []
         for line in _apart(whole) if whole.find("[rank", 1) > 0 else (whole,):
             head: Head | None = None
+            matched: list[tuple[int, dict[str, str]]] = []
             for index in hit.candidates:
                 if self._scanner.may_match(index, line):
                     head = head or read_head(line)
                     fields = self._scanner.match(index, head.text)
                     if fields is not None:
-                        kept.append(self._keep(block, hit.start, head, index, fields))
+                        matched.append((index, fields))
+            if head is not None:
+                kept += [self._keep(block, hit.start, head, *one) for one in self._believed(matched)]
         return kept
 
+    def _believed(self, matched: list[tuple[int, dict[str, str]]]) -> list[tuple[int, dict[str, str]]]:
+        """Leave out what stands in words that are harmless; said here, for not all alike lines are kept."""
+        signatures = self._scanner.signatures
+        if all(signatures[index].role != "harmless" for index, _ in matched):
+            return matched
+        return [one for one in matched if signatures[one[0]].holds_in_warnings]
+
     def _keep(self, block: bytes, start: int, head: Head, index: int, fields: Mapping[str, str]) -> Seen:
-        origin = head.origin.or_else(self._origin)
+        origin = head.origin.or_else(self._under(start)).or_else(self._origin)
         stamp = head.stamp
         if _REPORT.match(head.text):
             origin, stamp = _report_origin(block, start, origin, stamp)
@@ -156,7 +180,7 @@ class Intake:
         line = Line(
             source=self.source,
             number=self.lines + 1,
-            text=head.text,
+            text=head.text[:TEXT_CHARS_MAX],
             booted=stamp is not None and stamp.kind == "boot",
             rank=origin.rank,
             local_rank=origin.local_rank,

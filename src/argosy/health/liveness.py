@@ -92,4 +92,4 @@ def _rank_of(seen: Sighting) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.lstrip("-").isdecimal() and len(text) <= 9 else None
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) <= 9 else None

@@ -66,6 +66,7 @@ _TORCHRUN_FILE = re.compile(r"attempt_\d+/(\d+)/(?:stdout|stderr|error)(?:\.\w+)
 _WRITER = re.compile(
     r"^(?:torchrun|mpirun|srun|slurm|launch(?:er)?|stdout|stderr|train(?:ing)?|nccl|logs?|out|err)[-_.]"
 )
+_HALVES = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _JSON_HOSTS = ("_hostname", "hostname", "host", "node_name", "nodename", "node", "pod")
 _NO_HOST_WORDS = frozenset({"log", "txt", "out", "err", "old", "tail", "all", "boot"})
 
@@ -240,7 +241,8 @@ def _host_of_path(path: str) -> str:
 def _json_head(line: str) -> Head:
     """Read a line that is a JSON object: docker's, the journal's, or a structured logger's."""
     try:
-        found = json.loads(line)
+        # Halves of characters can't be written out again.
+        found = json.loads(_HALVES.sub("?", line) if "\\u" in line else line)
     except (ValueError, RecursionError):
         return Head(text=line.strip(), origin=_speaker(line))
     values = {str(key).lower(): value for key, value in found.items()} if isinstance(found, dict) else {}

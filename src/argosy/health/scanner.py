@@ -96,8 +96,10 @@ class Scanner:
         if len(hit.shape) <= SHAPE_BYTES_MAX:
             numbered = self._numbered.owners(hit.shape.lower())
             left = [index for index in hit.candidates if not self._blind[index] and index not in numbered]
-            wanted = (index for index in (*left, *numbered) if self.signatures[index].role != "harmless")
-            self._shapes[hit.shape] = tuple(wanted), not numbered
+            wanted = {index for index in (*left, *numbered) if self.signatures[index].role != "harmless"}
+            # Whoever is left to be tried may stand in harmless words again.
+            calm = (index for index in hit.candidates if self.signatures[index].role == "harmless")
+            self._shapes[hit.shape] = tuple(sorted(wanted.union(calm))) if wanted else (), not numbered
 
     def _learnt(self, line: bytes, shape: bytes) -> tuple[tuple[int, ...], bool]:
         """Find out which signatures lines of a shape may match, and whether that is so for all of them."""
@@ -144,6 +146,11 @@ class _Literals:
         found = self._automaton.find_matches_as_indexes(line, overlapping=True)
         literals = {index for index, begin, end in found if not _is_prefix(line, begin, end)}
         return tuple(sorted({owner for index in literals for owner in self._owners[index]}))
+
+
+def shape_of(block: bytes) -> bytes:
+    """Give a text with all digits alike."""
+    return block.translate(_SHAPE)
 
 
 def _numbered_shape(literal: bytes) -> bytes:

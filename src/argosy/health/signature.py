@@ -10,6 +10,9 @@ Role = Literal["cause", "symptom", "context", "harmless"]
 """cause: says what broke; symptom: says that something else did; context: neither, but it tells where or narrows a
 cause down; harmless: looks like a fault and is none."""
 
+# Families whose faults are believed even in a warning.
+HARDWARE = frozenset({"gpu", "npu", "node", "driver", "network"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
@@ -36,3 +39,9 @@ class Signature:
     strength: int = 2
     ignore_case: bool = False
     sources: tuple[str, ...] = ()
+
+    @property
+    def holds_in_warnings(self) -> bool:
+        """Whether it is believed even in words that are harmless as a rule: it proves that hardware failed."""
+        family = self.fault_class.partition(".")[0]
+        return self.role == "cause" and self.strength > 2 and (not family or family in HARDWARE)

@@ -20,6 +20,8 @@ KERNEL, RANKS = "kernel logs", "the ranks' logs"
 # A rank reports what the kernel saw so soon; what it waits for it reports within a collective's time-out.
 SOON_US, LATE_US = (-5 * SECOND_US, 60 * SECOND_US), (-10 * MINUTE_US, 70 * MINUTE_US)
 EVENTS_MAX = 1_000
+FITTING_MIN, AT_ONCE_US = 2, (-5 * SECOND_US, 5 * SECOND_US)
+"""One event that fits may be chance, unless it fits closely."""
 
 
 def zone_between(sightings: Sequence[Sighting], zoned: Sequence[bool]) -> Offset | None:
@@ -48,6 +50,8 @@ def zone_between(sightings: Sequence[Sighting], zoned: Sequence[bool]) -> Offset
     if len(fits) != 1:
         return None
     ((shift, found),) = fits.items()
+    if found < FITTING_MIN and not _fitting(kernel, ranks, shift, AT_ONCE_US):
+        return None
     clock, reference, ahead = (RANKS, KERNEL, -shift) if fixed[KERNEL] else (KERNEL, RANKS, shift)
     return Offset(clock=clock, reference=reference, offset_us=ahead, spread_us=SOON_US[1], shared=found, corrected=True)
 

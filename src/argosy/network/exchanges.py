@@ -86,15 +86,6 @@ def by_phases(
     )
 
 
-def gather_inside(members: Sequence[tuple[int, int]], holders: int, unit_bytes: float, wire: Wire) -> Gather:
-    """State the ring gather of a unit inside one site.
-
-    holders: ranks (or TP groups) that share unit_bytes there. A ring carries (n-1)/n of them and pays n-1 delays.
-    """
-    payload_bytes = unit_bytes * (holders - 1) / holders
-    return Gather(members=tuple(members), wire=wire.name, payload_bytes=payload_bytes, hops=holders - 1)
-
-
 def scatter_ms(phase: Gather, wires: Sequence[Wire]) -> float:
     """Time one phase inside a site on idle wires: a scatter, which carries what the gather does."""
     wire = find_wire(wires, phase.wire)

@@ -82,13 +82,13 @@ def ranks_of(store: Store, attempt: str, generation: int) -> dict[int, str]:
 
 
 def job_lines(store: Store, job_id: str, limit: int) -> list[bytes]:
-    """Give the lines of the log that name a job, and some that name others which begin alike."""
+    """Give the newest lines of the log that name a job, oldest first, and some that name others which begin alike."""
     rows = store.read(
         "SELECT line FROM log WHERE seq >= COALESCE((SELECT seq FROM job WHERE id = ?), 0) AND instr(line, ?) "
-        "ORDER BY seq LIMIT ?",
+        "ORDER BY seq DESC LIMIT ?",
         (job_id, job_id.encode(), limit),
     )
-    return [line for (line,) in rows]
+    return [line for (line,) in reversed(rows)]
 
 
 def put_measured(attempt: str, generation: int, text: str) -> Statement:

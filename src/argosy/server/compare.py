@@ -19,6 +19,8 @@ from argosy.server.launching import Muster, Wanted
 DOUBT_US = 3 * SECOND_US
 """How long a failure that may be a mere symptom waits for a better one."""
 GRACE_S = 5.0
+GRACE_WAIT_US = 10 * SECOND_US
+"""How long a stop waits for the grace of its job to be looked up; then GRACE_S has to do."""
 
 HeldOf = Callable[[str], Mapping[str, Held]]
 """What a node's agent last said that it holds, by attempt."""
@@ -26,7 +28,8 @@ HeldOf = Callable[[str], Mapping[str, Held]]
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """What a comparison came to. musters: generations to work out the orders of. touch: nodes to compare again now.
+    """What a comparison came to. musters: generations to work out the orders of; one without nodes: only the grace
+    of its job. touch: nodes to compare again now.
 
     again: nothing to do yet, but soon.
     """
@@ -44,11 +47,16 @@ class Found:
 
 
 class Comparer:
-    """Compares nodes with the state. musters: by attempt and generation, as far as they are worked out."""
+    """Compares nodes with the state. musters: by attempt and generation; graces_s: by attempt. Both as far as they
+    are worked out, which they are not after a restart.
+    """
 
-    def __init__(self, held_of: HeldOf, musters: Mapping[tuple[str, int], Muster]) -> None:
-        self._held_of, self._musters = held_of, musters
+    def __init__(
+        self, held_of: HeldOf, musters: Mapping[tuple[str, int], Muster], graces_s: Mapping[str, float]
+    ) -> None:
+        self._held_of, self._musters, self._graces_s = held_of, musters, graces_s
         self._doubts: dict[tuple[str, int], int] = {}
+        self._asked_us: dict[str, int] = {}
 
     def compare(self, state: State, node: str, *, fenced: bool, now_us: int) -> Found:
         """Compare one node. fenced: its kernel was started anew since it was last heard."""
@@ -77,12 +85,15 @@ class Comparer:
             fields = {"attempt": holder, "generation": held.generation, "nodes": (nodes.name[number],)}
             found.events.append((NodesReleased, fields))
             return
-        grace_s = max(self._grace_s(holder, left), (nodes.leave_by_us[number] - now_us) / SECOND_US)
+        job_grace_s = self._graces_s.get(holder)
+        if job_grace_s is None and now_us - self._asked_us.setdefault(holder, now_us) < GRACE_WAIT_US:
+            job = holder.rpartition(".")[0]
+            found.musters.append(Wanted(attempt=holder, generation=left, job=job, option="", size=0, nodes=()))
+            return
+        self._asked_us.pop(holder, None)
+        least_s = GRACE_S if job_grace_s is None else job_grace_s
+        grace_s = max(least_s, (nodes.leave_by_us[number] - now_us) / SECOND_US)
         found.orders.append(_stop(state, holder, left, "it is to leave this node", grace_s))
-
-    def _grace_s(self, attempt: str, generation: int) -> float:
-        muster = self._musters.get((attempt, generation))
-        return muster.grace_s if muster else GRACE_S
 
     def _follow(self, state: State, attempt: AttemptState, node: str, now_us: int, found: Found) -> None:
         """Follow the current generation of an attempt on one of its nodes."""
@@ -92,6 +103,9 @@ class Comparer:
         members = state.nodes.names(attempt.all_nodes())
         key = (attempt.id, attempt.generation)
         muster = self._musters.get(key)
+        if muster is None:
+            # Also of one that runs: after a restart they tell when it counts as hung.
+            found.musters.append(wanted_of(state, attempt))
         order = muster.order if muster else members
         together = {
             name: one
@@ -105,7 +119,7 @@ class Comparer:
             if len(together) == len(order) and all(one.state in (RUNNING, ENDED) for one in together.values()):
                 found.events.append((AttemptRunning, {"attempt": attempt.id, "generation": attempt.generation}))
             elif mine is None and node in order:
-                self._start(state, attempt, node, together, muster, found)
+                self._start(state, node, together, muster, found)
             elif muster and node == order[0] and mine is not None and mine.meeting is not None:
                 found.touch |= {name for name in order if name not in together}
         elif mine is None and node in order:
@@ -114,7 +128,6 @@ class Comparer:
     def _start(
         self,
         state: State,
-        attempt: AttemptState,
         node: str,
         together: Mapping[str, Held],
         muster: Muster | None,
@@ -122,7 +135,6 @@ class Comparer:
     ) -> None:
         """Have a node start its ranks, once it is known where they meet."""
         if muster is None:
-            found.musters.append(wanted_of(state, attempt))
             return
         first = together.get(muster.order[0])
         meeting = first.meeting if first else None

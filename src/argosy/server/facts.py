@@ -10,7 +10,7 @@ from argosy.control.log import read_record
 from argosy.control.story import job_story
 from argosy.server.books import attempts_of, job_lines, reasons_of, source_of, steps_of
 from argosy.server.front import Front
-from argosy.server.loop import Loop, State
+from argosy.server.loop import Loop
 from argosy.server.models import ChapterView, Explanation, JobDetail, JobView, NodeView, Progress
 from argosy.server.store import Store
 from argosy.server.telling import deeds
@@ -69,7 +69,7 @@ class Facts:
 
     async def explained(self, found: Explanation) -> Explanation:
         """Add the story to what is known of why."""
-        names = await asyncio.wrap_future(self._loop.ask(_names))
+        names = await asyncio.wrap_future(self._loop.ask(lambda state: tuple(state.nodes.name)))
         story = await asyncio.to_thread(self._story, found.job, names)
         return found.model_copy(update={"story": story})
 
@@ -80,7 +80,3 @@ class Facts:
             for each in job_story(records, job)
         ]
         return [each for each in chapters if each.did][-CHAPTERS_MAX:]
-
-
-def _names(state: State) -> tuple[str, ...]:
-    return tuple(state.nodes.name)

@@ -68,10 +68,12 @@ class Feed:
         """Find what comes after a place: in memory if it reaches back so far, else in the store."""
         reaches = bool(self._events) and place_of(self._events[0].id) <= place
         if not reaches:
-            older = await asyncio.to_thread(self._older, max(0, place[0] - 1))
-            found = [event for event in older if place_of(event.id) > place]
-            if found:
-                return found
+            seq = max(0, place[0] - 1)
+            while older := await asyncio.to_thread(self._older, seq):
+                found = [event for event in older if place_of(event.id) > place]
+                if found:
+                    return found
+                seq = place_of(older[-1].id)[0]
         newer = list(takewhile(lambda event: place_of(event.id) > place, reversed(self._events)))
         return newer[::-1][:AT_ONCE]
 

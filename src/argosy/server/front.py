@@ -19,7 +19,7 @@ class Front:
     def __init__(self, heart: Heart, note: Callable[[str, str, str], None]) -> None:
         self.hosts = Hosts(heart.store, heart.loop, heart.ground)
         self.rolls = Rolls(heart.store, heart.loop)
-        comparer = Comparer(self._held_of, heart.orders.musters)
+        comparer = Comparer(self._held_of, heart.orders.musters, heart.orders.graces_s)
         self.desk = Desk(heart.loop, comparer, self.rolls, muster=heart.orders.muster, note=note)
 
     def _held_of(self, node: str) -> Mapping[str, Held]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from argosy.contracts.command import Launch, RequestOptions, Stop
 from argosy.server.annals import annals
 from argosy.server.ground import Ground
-from argosy.server.loop import Heard, Loop, Record, State
+from argosy.server.loop import Committed, Heard, Loop
 from argosy.server.offers import Offers
 from argosy.server.orders import Orders
 from argosy.server.planning import Planning, Skills
@@ -33,7 +33,7 @@ class Heart:
         self.planning = Planning(skills)
         self.now: Callable[[], Ground] = lambda: ground
         self.touch: Callable[[Iterable[str]], None] = lambda _nodes: None
-        self.heard: Heard = lambda _state, _record: None
+        self.heard: Heard = lambda _committed: None
         self.loop = Loop(self.store, annals=annals, heard=self._heard)
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="argosy-work")
         self.offers = Offers(self.store, self.loop, self.planning, lambda: self.now(), self._workers)
@@ -50,9 +50,9 @@ class Heart:
         self._workers.shutdown(wait=False, cancel_futures=True)
         self.planning.close()
 
-    def _heard(self, state: State, record: Record) -> None:
+    def _heard(self, committed: Committed) -> None:
         """Carry out the commands of a committed record; in the loop's thread, so nothing here may take long."""
-        for command in record.commands:
+        for command in committed.record.commands:
             match command:
                 case Launch():
                     self.touch(self.orders.launch(command))
@@ -60,5 +60,5 @@ class Heart:
                     self.touch(nodes)
                 case RequestOptions(job=job):
                     self.offers.ask(job)
-        self.orders.prune(state)
-        self.heard(state, record)
+        self.orders.prune(committed)
+        self.heard(committed)

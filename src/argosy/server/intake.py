@@ -82,7 +82,10 @@ def whole_paths(job: AnyJob, folder: str) -> AnyJob:
         return job
     if isinstance(job, RunJob):
         where = job.run.working_directory
-        return job if where is None else replace(job, run=replace(job.run, working_directory=_in(folder, where)))
+        # With an upload it is a folder within that, wherever the nodes unpack it.
+        if where is None or job.run.upload is not None:
+            return job
+        return replace(job, run=replace(job.run, working_directory=_in(folder, where)))
     return _whole_train(job, folder)
 
 

@@ -7,13 +7,14 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from argosy.contracts.codec import encode
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.event import JobSubmitted
 from argosy.contracts.job import RunJob
 from argosy.server.intake import Handed, take
-from argosy.server.loop import Loop, Record, State, wall_us
+from argosy.server.loop import Loop, wall_us
 from argosy.server.models import Submission
 from argosy.server.store import Statement, Store
 
@@ -36,7 +37,7 @@ class Intake:
         self._store, self._loop = store, loop
         self._bundles = folder / BUNDLES_NAME
         self._config_of = config_of
-        self._keys: dict[tuple[str, str], asyncio.Lock] = {}
+        self._keys: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     @property
     def bundles(self) -> Path:
@@ -51,6 +52,8 @@ class Intake:
             return handed, self._config_of(job.model, submission.model_config_text)
         if job.run.upload is not None and not submission.bundle:
             raise BadInputError("run.upload: its files come first: PUT /v1/bundles, then name the id as `bundle`")
+        if submission.bundle and job.run.upload is None:
+            raise BadInputError("bundle: got one for a job that uploads nothing; write `upload: FOLDER` in the job")
         if submission.bundle and not (self._bundles / submission.bundle).is_file():
             raise BadInputError(f"bundle: no {submission.bundle} was handed in; PUT /v1/bundles gives the id")
         return handed, ""
@@ -64,13 +67,10 @@ class Intake:
             raise BadInputError(f"Idempotency-Key: at most {KEY_LENGTH_MAX} characters, got {len(key)}")
         if not key:
             return await self._submit(submission, owner, None)
+        # It is kept as long as any request waits for it.
         lock = self._keys.setdefault((owner, key), asyncio.Lock())
-        try:
-            async with lock:
-                return self._known(submission, owner, key) or await self._submit(submission, owner, key)
-        finally:
-            if not lock.locked():
-                self._keys.pop((owner, key), None)
+        async with lock:
+            return self._known(submission, owner, key) or await self._submit(submission, owner, key)
 
     def _known(self, submission: Submission, owner: str, key: str) -> str:
         """Find the job that the same request made before."""
@@ -82,16 +82,19 @@ class Intake:
     async def _submit(self, submission: Submission, owner: str, key: str | None) -> str:
         handed, config = await asyncio.to_thread(self.read, submission, owner)
 
-        def along(state: State, record: Record) -> list[Statement]:
-            name = f"job-{record.event.seq}"
-            if name not in state.jobs:
-                return []
-            values = (name, record.event.seq, handed.claim.name, owner, record.event.now_us, encode(handed.job))
+        def kept(seq: int, now_us: int) -> Statement:
+            values = (f"job-{seq}", seq, handed.claim.name, owner, now_us, encode(handed.job))
             rest = (submission.document, config, submission.bundle, key, _digest(submission))
-            return [(INSERT, (*values, *rest))]
+            return INSERT, (*values, *rest)
 
-        sent = self._loop.send(JobSubmitted, along=along, claim=handed.claim)
-        record: Record = await asyncio.wrap_future(sent)
+        sent = self._loop.send(
+            JobSubmitted,
+            along=lambda state, record: (
+                [kept(record.event.seq, record.event.now_us)] if f"job-{record.event.seq}" in state.jobs else []
+            ),
+            claim=handed.claim,
+        )
+        record = await asyncio.wrap_future(sent)
         refusals = [str(getattr(change, "text", "")) for change in record.changes if not hasattr(change, "claim")]
         if not any(hasattr(change, "claim") for change in record.changes):
             raise BadInputError("; ".join(filter(None, refusals)) or "the job was refused")

@@ -51,7 +51,7 @@ class Brief:
 class Muster:
     """Everything that the nodes of one generation are told. order: nodes by their rank; ranks: of each node.
 
-    launch: of a training job, with its bound plan. grace_s: from SIGTERM to SIGKILL.
+    launch: of a training job, with its bound plan.
     """
 
     wanted: Wanted
@@ -60,7 +60,6 @@ class Muster:
     chips: dict[str, int]
     brief: Brief
     launch: Launch | None
-    grace_s: float
 
     @property
     def hang(self) -> HangSpec:
@@ -118,12 +117,16 @@ def muster(wanted: Wanted, brief: Brief, ground: Ground) -> Muster:
             chips=chips,
             brief=brief,
             launch=None,
-            grace_s=brief.job.run.stop_grace_s,
         )
     launch = _launch(wanted, brief, ground, nodes)
     ranks = ranks_of(launch)
     order = tuple(sorted(ranks, key=lambda name: ranks[name][0]))
-    return Muster(wanted=wanted, order=order, ranks=ranks, chips=chips, brief=brief, launch=launch, grace_s=TRAIN_S)
+    return Muster(wanted=wanted, order=order, ranks=ranks, chips=chips, brief=brief, launch=launch)
+
+
+def grace_s_of(job: AnyJob) -> float:
+    """Say how long ranks of a job have from SIGTERM to SIGKILL."""
+    return job.run.stop_grace_s if isinstance(job, RunJob) else TRAIN_S
 
 
 def ranks_of(launch: Launch) -> dict[str, tuple[int, ...]]:

@@ -5,7 +5,6 @@ Lives on the event loop's thread. Must not know how reports travel.
 
 import asyncio
 
-from argosy.contracts.errors import ArgosyError
 from argosy.contracts.talk import RankSaid
 from argosy.server.books import measured_of, put_measured
 from argosy.server.loop import Loop, wall_us
@@ -25,6 +24,7 @@ class Rolls:
         self._rolls: dict[tuple[str, int], Roll] = {}
         self._dirty: set[tuple[str, int]] = set()
         self._flushing: asyncio.Task[None] | None = None
+        self._counted = self._written = 0
 
     def take(self, node: str, said: RankSaid) -> None:
         """Count a report."""
@@ -38,6 +38,7 @@ class Rolls:
                     del self._rolls[oldest]
         if roll.take(node, said, wall_us()):
             self._dirty.add(key)
+            self._counted += 1
 
     def roll(self, attempt: str, generation: int) -> Roll | None:
         """Give the roll-up of a generation that was heard of lately."""
@@ -45,17 +46,21 @@ class Rolls:
 
     async def flush(self) -> None:
         """Return once all that was counted is on disk; several who ask share one write."""
-        while self._dirty:
+        counted = self._counted
+        while self._written < counted:
             if self._flushing is None or self._flushing.done():
                 self._flushing = asyncio.create_task(self._write())
-            await self._flushing
+            # One who asks and goes away must not take the write from the others.
+            await asyncio.shield(self._flushing)
 
     async def _write(self) -> None:
         await asyncio.sleep(GATHER_S)
         dirty, self._dirty = self._dirty, set()
+        counted = self._counted
         rows = [put_measured(*key, write_roll(self._rolls[key])) for key in sorted(dirty)]
         try:
             await asyncio.wrap_future(self._loop.write(*rows))
-        except ArgosyError:
+        except BaseException:
             self._dirty |= dirty
             raise
+        self._written = counted

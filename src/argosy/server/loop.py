@@ -5,20 +5,22 @@ and is rebuilt from the store. Must not know what commands mean, nor who sends e
 """
 
 import logging
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from argosy.contracts.command import RunPass
 from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError
 from argosy.contracts.event import PassDue, TermBegan, TimeReached
-from argosy.control import core, log
-from argosy.control.log import Record as Record
-from argosy.control.state import State as State
+from argosy.control import core
+from argosy.control.change import Record
+from argosy.control.state import State
+from argosy.server.memory import Memory, line_of
 from argosy.server.store import Statement, Store
 
 LOG = logging.getLogger("argosy.server")
@@ -27,15 +29,35 @@ PASS_DELAY_S = 0.02
 IDLE_S = 1.0
 AGAIN_S = 1.0
 """How long to wait with timers and passes after the store refused a write."""
+REBUILD_TRIES = 30
+"""How often the state is asked back from a store that can't be read, AGAIN_S apart, before the process ends."""
+FAILED_EXIT = 70
 BATCH_MAX = 512
 QUEUE_MAX = 100_000
-COMPACT_AFTER = 2_000
 SECOND_US = 1_000_000
 
-Question = Callable[[State], Any]
+T = TypeVar("T")
+
+
+def end_process() -> None:
+    """End this process at once, as a kill would: what was committed is kept, ranks and agents go on."""
+    os._exit(FAILED_EXIT)
+
+
+Question = Callable[[State], T]
 Along = Callable[[State, Record], Iterable[Statement]]
 """What to write in the same commit as a record; it may read the state."""
-Heard = Callable[[State, Record], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A record that is on disk, and the state as it left it."""
+
+    record: Record
+    state: State
+
+
+Heard = Callable[[Committed], None]
 
 
 def wall_us() -> int:
@@ -51,7 +73,7 @@ class _Item:
     fields: dict[str, Any] = field(default_factory=dict)
     along: Along | None = None
     statements: tuple[Statement, ...] = ()
-    question: Question | None = None
+    question: Question[Any] | None = None
     future: "Future[Any]" = field(default_factory=Future)
     record: Record | None = None
 
@@ -59,15 +81,25 @@ class _Item:
 class Loop:
     """Drives one core. annals: writes that go with every record. heard: is told of every record once it is committed.
 
-    clock_us: the wall's; it may go back, the log's time does not.
+    clock_us: the wall's; it may go back, the log's time does not. end: of the process, when the loop can't go on:
+    without it nothing else here is of use.
     """
 
-    def __init__(self, store: Store, *, annals: Along, heard: Heard, clock_us: Callable[[], int] = wall_us) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        annals: Along,
+        heard: Heard,
+        clock_us: Callable[[], int] = wall_us,
+        end: Callable[[], None] = end_process,
+    ) -> None:
         self._store, self._annals, self._heard, self._clock_us = store, annals, heard, clock_us
+        self._end = end
         self._queue: queue.Queue[_Item | None] = queue.Queue(QUEUE_MAX)
         self._thread = threading.Thread(target=self._run, name="argosy-loop", daemon=True)
-        self._state = self._rebuilt()
-        self._since_snapshot = 0
+        self._memory = Memory(store)
+        self._state = self._memory.rebuilt()
         self._pass_at_s: float | None = None
         self._again_at_s = 0.0
         self._void = False
@@ -96,7 +128,7 @@ class Loop:
         """
         return self._put(_Item(kind=kind, fields=fields, along=along))
 
-    def ask(self, question: Callable[[State], Any]) -> "Future[Any]":
+    def ask(self, question: Question[T]) -> "Future[T]":
         """Ask the committed state; the answer must not keep parts of it."""
         return self._put(_Item(question=question))
 
@@ -110,6 +142,8 @@ class Loop:
         return self._queue.qsize()
 
     def _put(self, item: _Item) -> "Future[Any]":
+        # From now on nobody can cancel it, so that an answer can always be set, whether somebody waits or not.
+        item.future.set_running_or_notify_cancel()
         try:
             self._queue.put_nowait(item)
         except queue.Full:
@@ -117,11 +151,14 @@ class Loop:
         return item.future
 
     def _run(self) -> None:
-        while True:
-            items, last = self._gather()
-            self._turn(items)
-            if last:
-                return
+        try:
+            last = False
+            while not last:
+                items, last = self._gather()
+                self._turn(items)
+        except BaseException:
+            LOG.critical("the service can't go on and ends; what was committed is kept, and jobs run on", exc_info=True)
+            self._end()
 
     def _gather(self) -> tuple[list[_Item], bool]:
         """Wait for something to do: what is in the queue, or the time for a pass or a timer."""
@@ -180,14 +217,22 @@ class Loop:
             lines, statements = self._step_all(items)
             self._store.commit(lines, statements)
         except Exception as error:
-            self._undo(items, error)
+            waiting = [item for item in items if not item.future.done()]
+            if isinstance(error, ArgosyError) or len(waiting) < 2:
+                self._undo(waiting, error)
+                return
+            LOG.exception("events could not be handled together; each is tried alone")
+            self._rebuild()
+            for item in waiting:
+                item.record = None
+                self._handle([item])
             return
         for item in items:
             if not item.future.done():
                 item.future.set_result(item.record)
             if item.record is not None:
                 self._let_out(item.record)
-        self._compact(len(lines))
+        self._memory.grown(self._state, len(lines))
 
     def _step_all(self, items: list[_Item]) -> tuple[list[tuple[int, bytes]], list[Statement]]:
         lines: list[tuple[int, bytes]] = []
@@ -204,7 +249,7 @@ class Loop:
                 item.future.set_exception(error)
                 continue
             item.record = record
-            lines.append((record.event.seq, log.write_record(record)))
+            lines.append(line_of(record))
             statements += self._annals(self._state, record)
             statements += item.along(self._state, record) if item.along else ()
         return lines, statements
@@ -220,35 +265,31 @@ class Loop:
         self._again_at_s = time.monotonic() + AGAIN_S
         if any(item.kind is PassDue for item in items):
             self._pass_at_s = self._again_at_s
-        self._state = self._rebuilt()
         for item in items:
-            if not item.future.done():
-                item.future.set_exception(error)
+            item.future.set_exception(error)
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Take the state back from the store. Raises InfrastructureError when that can't be had for long."""
+        for _ in range(REBUILD_TRIES - 1):
+            try:
+                self._state = self._memory.rebuilt()
+                return
+            except InfrastructureError as error:
+                LOG.error("%s", error)
+                time.sleep(AGAIN_S)
+        self._state = self._memory.rebuilt()
 
     def _let_out(self, record: Record) -> None:
         if self._pass_at_s is None and any(isinstance(command, RunPass) for command in record.commands):
             self._pass_at_s = time.monotonic() + PASS_DELAY_S
         try:
-            self._heard(self._state, record)
+            self._heard(Committed(record=record, state=self._state))
         except Exception:
             LOG.exception("a committed record could not be carried out; what it asks for is compared again later")
 
-    def _compact(self, count: int) -> None:
-        self._since_snapshot += count
-        if self._since_snapshot < COMPACT_AFTER:
-            return
-        self._since_snapshot = 0
-        try:
-            self._store.keep(self._state.seq, log.snapshot(self._state))
-        except InfrastructureError as error:
-            LOG.error("%s", error)
 
-    def _rebuilt(self) -> State:
-        data, lines = self._store.recall()
-        return log.rebuild(data if data is not None else log.snapshot(State()), lines)
-
-
-def _answer(question: Question, state: State, future: "Future[Any]") -> None:
+def _answer(question: Question[Any], state: State, future: "Future[Any]") -> None:
     """Answer a question, or hand its error to whoever asked."""
     try:
         future.set_result(question(state))

@@ -41,8 +41,7 @@ class Submission(Model):
     """A job to run. document: the text of a job.yaml; source: what errors call it; settings: `train.steps=5`.
 
     folder: where its relative paths lie, absolute. model_config_text: of the model's config.json, where the document
-    names a file that the server can't read. bundle: the id that `PUT /v1/bundles` gave for uploaded code. dry_run: say
-    what would happen, run nothing.
+    names a file that the server can't read. bundle: the id that `PUT /v1/bundles` gave for uploaded code.
     """
 
     document: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
@@ -51,7 +50,6 @@ class Submission(Model):
     model_config_text: Text = ""
     folder: Annotated[str, Field(max_length=4096)] = ""
     bundle: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
-    dry_run: bool = False
 
 
 class Figures(Model):

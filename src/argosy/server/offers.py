@@ -8,18 +8,21 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from typing import Any
 
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.event import OptionsOffered, OptionsRefused
 from argosy.plan.offering import Offering
 from argosy.server.briefs import brief_of, put_offering
 from argosy.server.ground import Ground
-from argosy.server.loop import Loop, Record, State
-from argosy.server.planning import Ask, Planning
-from argosy.server.store import Statement, Store
+from argosy.server.loop import Loop
+from argosy.server.planning import NEVER, Ask, Planning, words_of
+from argosy.server.store import Store
 
 LOG = logging.getLogger("argosy.server")
 AGAIN_S = 5.0
+AGAIN_S_MAX = 300.0
+"""How long to wait before the planner is asked again: at first, and at most, when it failed over a job many times."""
 
 
 class Offers:
@@ -30,10 +33,12 @@ class Offers:
     ) -> None:
         self._store, self._loop, self._planning = store, loop, planning
         self._ground, self._workers = ground, workers
+        self._failures: dict[str, int] = {}
 
     def begin(self) -> None:
         """Ask again for what was asked for and has not come."""
-        for job in self._loop.ask(asked).result():
+        waiting = self._loop.ask(lambda state: [j.id for j in state.jobs.values() if j.asked and j.state != "ended"])
+        for job in waiting.result():
             self.ask(job)
 
     def ask(self, job: str) -> None:
@@ -45,32 +50,40 @@ class Offers:
         try:
             brief = brief_of(self._store, job)
             ask = Ask(job_id=job, job=brief.job, config=brief.config, ground=self._ground())
-            self._planning.offer(ask, lambda offering, text: self._planned(job, offering, text))
+            self._planning.offer(ask, lambda found: self._planned(job, found))
         except Exception as error:
-            LOG.exception("%s can't be planned", job)
-            self._planned(job, None, f"it can't be planned: {error}")
+            self._planned(job, error)
 
-    def _planned(self, job: str, offering: Offering | None, text: str) -> None:
-        if offering is None:
-            sent = self._loop.send(OptionsRefused, job=job, text=text)
+    def _planned(self, job: str, found: Offering | BaseException) -> None:
+        """Tell the core; what only went wrong says nothing of the job, which waits until it is planned."""
+        if isinstance(found, NEVER):
+            self._failures.pop(job, None)
+            sent = self._loop.send(OptionsRefused, job=job, text=str(found))
             sent.add_done_callback(lambda done: self._again(done, job))
-            return
-        kept = offering
+        elif isinstance(found, Offering):
+            self._failures.pop(job, None)
+            self._offered(job, found)
+        else:
+            failures = self._failures[job] = self._failures.get(job, 0) + 1
+            wait_s = min(AGAIN_S * 2.0 ** min(failures - 1, 10), AGAIN_S_MAX)
+            LOG.error("%s could not be planned, again in %g s: %s", job, wait_s, words_of(found))
+            self._later(job, wait_s)
 
-        def along(_state: State, record: Record) -> list[Statement]:
-            return put_offering(job, record.event.seq, kept)
-
-        sent = self._loop.send(OptionsOffered, along=along, job=job, options=offering.options)
+    def _offered(self, job: str, offering: Offering) -> None:
+        sent = self._loop.send(
+            OptionsOffered,
+            along=lambda _state, record: put_offering(job, record.event.seq, offering),
+            job=job,
+            options=offering.options,
+        )
         sent.add_done_callback(lambda done: self._again(done, job))
 
-    def _again(self, done: "Future[Record]", job: str) -> None:
+    def _again(self, done: "Future[Any]", job: str) -> None:
         """Ask again, after a while, where the store took no answer: the core still waits for one."""
         if isinstance(done.exception(), InfrastructureError):
-            timer = threading.Timer(AGAIN_S, self.ask, (job,))
-            timer.daemon = True
-            timer.start()
+            self._later(job, AGAIN_S)
 
-
-def asked(state: State) -> list[str]:
-    """List the jobs whose options were asked for and have not come."""
-    return [job.id for job in state.jobs.values() if job.asked and job.state != "ended"]
+    def _later(self, job: str, wait_s: float) -> None:
+        timer = threading.Timer(wait_s, self.ask, (job,))
+        timer.daemon = True
+        timer.start()

@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
-from argosy.contracts.errors import ArgosyError, InfrastructureError, NeverFitsError
+from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError, NeverFitsError
 from argosy.contracts.job import AnyJob, RunJob
 from argosy.contracts.option import Option, Part, Size
 from argosy.plan.offering import Offering
@@ -41,8 +41,10 @@ Offerer = Callable[[Ask], Offering]
 """Plans a training job; it is called in another process, so it has to be a function at the top of its module."""
 ConfigOf = Callable[[str, str], str]
 """Gives the text of a model's config.json, checked: of one that was handed in, else of a named one."""
-Told = Callable[[Offering | None, str], None]
-"""Is called once: with an offering, or with why nothing in this fleet can run the job."""
+Told = Callable[[Offering | BaseException], None]
+"""Is called once: with an offering, with why nothing in this fleet can run the job (one of NEVER), or with what went
+wrong, which says nothing of the job."""
+NEVER = (NeverFitsError, BadInputError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +74,11 @@ class Planning:
         """Find options; `told` is called from another thread, or at once for what needs no planning."""
         if isinstance(ask.job, RunJob):
             try:
-                told(run_offering(ask.job_id, ask.job, ask.ground), "")
+                offering = run_offering(ask.job_id, ask.job, ask.ground)
             except ArgosyError as error:
-                told(None, str(error))
+                told(error)
+                return
+            told(offering)
         else:
             self._try(ask, told, TRIES)
 
@@ -93,10 +97,8 @@ class Planning:
             if isinstance(error, BrokenProcessPool) and tries > 1:
                 self._renew()
                 self._try(ask, told, tries - 1)
-            elif error is None:
-                told(future.result(), "")
             else:
-                told(None, _words(error))
+                told(future.result() if error is None else error)
 
         self._submit(self._offerer, ask).add_done_callback(done)
 
@@ -124,12 +126,18 @@ async def options_of(planning: Planning, ask: Ask) -> tuple[tuple[Option, ...], 
     events = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[tuple[Option, ...], str]] = events.create_future()
 
-    def settle(options: tuple[Option, ...], text: str) -> None:
-        if not answer.done():
-            answer.set_result((options, text))
+    def settle(found: Offering | BaseException) -> None:
+        if answer.done():
+            return
+        if isinstance(found, Offering):
+            answer.set_result((found.options, ""))
+        elif isinstance(found, NEVER):
+            answer.set_result(((), str(found)))
+        else:
+            answer.set_exception(InfrastructureError(words_of(found)))
 
-    def told(offering: Offering | None, text: str) -> None:
-        events.call_soon_threadsafe(settle, offering.options if offering is not None else (), text)
+    def told(found: Offering | BaseException) -> None:
+        events.call_soon_threadsafe(settle, found)
 
     planning.offer(ask, told)
     try:
@@ -165,7 +173,8 @@ def run_offering(job_id: str, job: RunJob, ground: Ground) -> Offering:
     return Offering(options=options)
 
 
-def _words(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
+    """Say what kept the planner from an answer."""
     if isinstance(error, ArgosyError):
         return str(error)
     LOG.error("the planner failed", exc_info=error)

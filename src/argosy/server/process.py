@@ -90,9 +90,18 @@ async def _serve(options: Options) -> None:
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, server.end, whole.service.release)
             helper = asyncio.create_task(_after_start(server, options, url, agents))
+
+            def ended(done: asyncio.Task[None]) -> None:
+                if not done.cancelled():
+                    server.end(whole.service.release)
+
+            helper.add_done_callback(ended)
             await server.serve(sockets=[listener])
-            helper.cancel()
             agents.end()
+            if helper.done():
+                # It ends by itself only where something is wrong.
+                helper.result()
+            helper.cancel()
         finally:
             await whole.service.close()
 

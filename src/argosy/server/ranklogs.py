@@ -9,10 +9,11 @@ from collections.abc import Awaitable
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.talk import LogPart
+from argosy.control.state import State
 from argosy.server.books import attempts_of, ranks_of
 from argosy.server.front import Front
 from argosy.server.logs import Place
-from argosy.server.loop import Loop, State
+from argosy.server.loop import Loop
 from argosy.server.store import Store
 
 FAILED_RANK = re.compile(r"(\S+):\d+ \S+ rank (\d+) code")

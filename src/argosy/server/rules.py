@@ -1,11 +1,10 @@
 """Reading a policy that people hand in, against the fleet that it is for; and what the core made of it."""
 
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.policy import Policy as Policy
+from argosy.contracts.policy import Policy
 from argosy.contracts.policy_file import check_policy, read_policy
-from argosy.control.change import Refused
+from argosy.control.change import Record, Refused
 from argosy.server.ground import Ground
-from argosy.server.loop import Record
 from argosy.server.models import PolicyText
 
 

@@ -8,14 +8,15 @@ import logging
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 from argosy.contracts.event import NodeSeen, PolicyChanged
+from argosy.contracts.policy import Policy
 from argosy.server.feed import Feed
 from argosy.server.front import Front
 from argosy.server.heart import Heart
-from argosy.server.loop import Record, State
-from argosy.server.models import EventView
-from argosy.server.rules import Policy, refusal_in
+from argosy.server.loop import Committed
+from argosy.server.rules import refusal_in
 from argosy.server.telling import kept_events, told
 
 LOG = logging.getLogger("argosy.server")
@@ -30,7 +31,7 @@ class Service:
     def __init__(self, heart: Heart) -> None:
         self.heart = heart
         self.store, self.loop = heart.store, heart.loop
-        self.feed = Feed(self._kept)
+        self.feed = Feed(lambda seq: kept_events(self.store, self._names(), seq))
         self.front = Front(heart, self._noted)
         self._events: asyncio.AbstractEventLoop | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -48,8 +49,10 @@ class Service:
         if policy is not None:
             refusal_in(await asyncio.wrap_future(self.loop.send(PolicyChanged, policy=policy)))
         await asyncio.to_thread(self.heart.offers.begin)
-        up, lease_s = await asyncio.wrap_future(self.loop.ask(_up))
-        self.front.desk.expect(up)
+        names, observed, lease_s = await asyncio.wrap_future(
+            self.loop.ask(lambda state: (tuple(state.nodes.name), tuple(state.nodes.observed), state.policy.lease_s))
+        )
+        self.front.desk.expect([name for name, seen in zip(names, observed, strict=True) if seen == "up"])
         self.front.desk.lease_s = lease_s
         self._watcher = asyncio.create_task(self._watch())
 
@@ -65,17 +68,17 @@ class Service:
         self.feed.close()
         await asyncio.to_thread(self.heart.close)
 
-    def _heard(self, state: State, record: Record) -> None:
+    def _heard(self, committed: Committed) -> None:
         """Tell people of a record; called in the loop's thread."""
+        record, state = committed.record, committed.state
         events = list(told(record, state.nodes.name))
         if isinstance(record.event, PolicyChanged):
             self.front.desk.lease_s = state.policy.lease_s
         if events and self._events is not None:
             self._events.call_soon_threadsafe(self.feed.publish, events)
 
-    def _kept(self, seq: int) -> list[EventView]:
-        names = self.loop.ask(lambda state: tuple(state.nodes.name)).result()
-        return kept_events(self.store, names, seq)
+    def _names(self) -> tuple[str, ...]:
+        return self.loop.ask(lambda state: tuple(state.nodes.name)).result()
 
     def _touch(self, nodes: Iterable[str]) -> None:
         if self._events is not None:
@@ -84,7 +87,7 @@ class Service:
     def _noted(self, kind: str, about: str, text: str) -> None:
         LOG.info("%s %s: %s", kind, about, text)
 
-    def _again(self, node: str, done: "Future[Record]") -> None:
+    def _again(self, node: str, done: "Future[Any]") -> None:
         if self._events is not None and done.exception() is not None:
             self._events.call_soon_threadsafe(self.front.desk.expect, (node,))
 
@@ -101,10 +104,3 @@ class Service:
             if swept_s >= SWEEP_S:
                 swept_s = 0.0
                 self.front.desk.touch_all()
-
-
-def _up(state: State) -> tuple[list[str], float]:
-    """List the nodes that were up, and give the lease."""
-    nodes = state.nodes
-    up = [name for number, name in enumerate(nodes.name) if nodes.observed[number] == "up"]
-    return up, state.policy.lease_s

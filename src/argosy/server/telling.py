@@ -6,6 +6,7 @@ Reads records; must not know who listens. An event's id is `SEQ.INDEX`, so a rea
 from collections.abc import Iterator, Sequence
 
 from argosy.contracts.command import Tell
+from argosy.contracts.event import AttemptEnded
 from argosy.control import change as ch
 from argosy.control.change import Record
 from argosy.control.log import read_record
@@ -17,9 +18,13 @@ RECORDS_AT_ONCE = 500
 
 
 def told(record: Record, names: Sequence[str]) -> Iterator[EventView]:
-    """Tell what a record did. names: of the nodes by number."""
+    """Tell what a record did, to everybody: not the last words of a job's code. names: of the nodes by number."""
     event, seq = record.event, record.event.seq
     rows = [row for change in record.changes for row in _of_change(change, names)]
+    if isinstance(event, AttemptEnded):
+        rows = [
+            (kind, about, text.partition(", ")[0] if kind.startswith("job.") else text) for kind, about, text in rows
+        ]
     rows += _of_commands(record)
     for index, (kind, about, text) in enumerate(rows):
         yield EventView(id=f"{seq}.{index}", at_us=event.now_us, kind=kind, about=about, text=text)

@@ -7,18 +7,22 @@ import msgspec
 
 from argosy.contracts.command import Stop
 from argosy.contracts.event import JobSubmitted, PassDue
-from argosy.control import core, log
+from argosy.control import core
+from argosy.control.change import Record
 from argosy.control.explain import explain
+from argosy.control.snapshot import restore, snapshot
 from argosy.control.state import State
 from argosy.server.models import DryRun
 
-snapshot_of = log.snapshot
-"""Gives a state's bytes."""
+
+def snapshot_of(state: State) -> bytes:
+    """Give the bytes that a copy of a state is made from."""
+    return snapshot(state)
 
 
-def try_out(snapshot: bytes, submitted: JobSubmitted, now_us: int) -> DryRun:
-    """Hand a job in to a copy of the state and run one pass; gives all but the offers. snapshot: of the state."""
-    state = log.restore(snapshot)
+def try_out(data: bytes, submitted: JobSubmitted, now_us: int) -> DryRun:
+    """Hand a job in to a copy of the state and run one pass; gives all but the offers. data: snapshot of the state."""
+    state = restore(data)
     stamp = {"now_us": max(now_us, state.now_us), "term": state.term}
     first = core.step(state, msgspec.structs.replace(submitted, seq=state.seq + 1, **stamp))
     name, claim = f"job-{first.event.seq}", submitted.claim
@@ -43,7 +47,7 @@ def try_out(snapshot: bytes, submitted: JobSubmitted, now_us: int) -> DryRun:
     )
 
 
-def _stopped(state: State, record: log.Record) -> list[str]:
+def _stopped(state: State, record: Record) -> list[str]:
     """Name the jobs that would be stopped for it."""
     attempts = {command.attempt for command in record.commands if isinstance(command, Stop)}
     jobs = {attempt.rpartition(".")[0] for attempt in attempts}

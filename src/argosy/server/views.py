@@ -66,12 +66,12 @@ def _is_owned(state: State, kind: int) -> bool:
     return any(row.own[kind] for row in state.quota.rows)
 
 
-def find_job(state: State, name: str) -> JobState | None:
-    """Find a job by its id, else the newest of that name."""
+def find_job(state: State, name: str, owner: str = "") -> JobState | None:
+    """Find a job by its id, else the newest of that name: of the owner's, if there is one, else of anybody's."""
     if name in state.jobs:
         return state.jobs[name]
     named = [job for job in state.jobs.values() if job.claim.name == name]
-    return max(named, key=lambda job: job.number, default=None)
+    return max(named, key=lambda job: (bool(owner) and job.claim.owner == owner, job.number), default=None)
 
 
 def job_list(

@@ -80,12 +80,15 @@ class Agent:
         self.network.send(self.name, lambda: self.hear(beat))
 
     def check_lease(self) -> None:
-        """Park all ranks if the server has not answered for too long."""
-        if self.world.now_us >= self.memory.lease_us:
-            self.memory.running.clear()
+        """Park all ranks if the server has not answered for too long; what was launched is closed, begun or not."""
+        memory = self.memory
+        if self.world.now_us >= memory.lease_us:
+            memory.running.clear()
+            memory.fence.closed |= memory.fence.generations
 
     def renew(self, boot: int, sent_us: int, term: int) -> None:
         """Hear the server's answer to a heartbeat: the lease runs from when that was sent."""
+        self.check_lease()
         memory = self.memory
         if self.alive and boot == self.boot and term >= memory.fence.term:
             memory.fence.term = term

@@ -5,7 +5,6 @@ Reads server, agents and log; must not change anything.
 
 from argosy.contracts.command import RunPass
 from argosy.contracts.event import AttemptEnded, IncidentFound, PassDue
-from argosy.control import log
 from argosy.control.change import AttemptBegan, AttemptRegrouped, Record, Refused
 from argosy.control.explain import explain, noted_of
 from argosy.control.validate import problems
@@ -25,7 +24,7 @@ class Rules:
         self.broken: list[str] = []
         self._acted: set[str] = set()
         self._passes = 0
-        server.after_event = self.check
+        server.kept.after_event = self.check
 
     def is_broken(self) -> bool:
         """Say whether a rule was broken."""
@@ -91,17 +90,8 @@ class Rules:
 
     def _check_replay(self) -> None:
         """Rebuild the state from the log and compare it byte for byte; decide anew and compare the records."""
-        server = self.server
-        again = log.restore(server.snapshot)
-        records = [log.read_record(line) for line in server.lines]
-        log.replay(again, records)
-        if log.snapshot(again) != log.snapshot(server.state):
-            self.broken.append("the log replayed gives another state")
-        anew = log.restore(server.snapshot)
-        for record in records:
-            if not log.decide_again(anew, record):
-                self.broken.append(f"event {record.event.seq} is decided otherwise the second time")
-                return
+        if text := self.server.kept.problem(self.server.state):
+            self.broken.append(text)
 
     def at_the_end(self) -> None:
         """Check that calm brought every job to its end, and that those that wait have a reason."""

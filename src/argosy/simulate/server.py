@@ -19,15 +19,15 @@ from argosy.contracts.event import (
     TimeReached,
 )
 from argosy.contracts.option import Option
-from argosy.control import core, log
+from argosy.control import core
 from argosy.control.state import AttemptState, State
 from argosy.simulate.agents import Agent, Beat, Message
+from argosy.simulate.keeping import Kept
 from argosy.simulate.world import MILLISECOND_US, SECOND_US, Network, World
 
 DOWN_AFTER_US = 26 * SECOND_US
 WATCH_US = 4 * SECOND_US
 PASS_DELAY_US = 100 * MILLISECOND_US
-COMPACT_AFTER = 120
 
 
 class Server:
@@ -37,12 +37,10 @@ class Server:
         self.world, self.network, self.options = world, network, options
         self.agents: dict[str, Agent] = {}
         self.state = State(seed)
-        self.snapshot = log.snapshot(self.state)
-        self.lines: list[bytes] = []
+        self.kept = Kept(self.state)
         self.term, self.up, self.disk_full = 0, True, False
         self.broken: list[str] = []
         self.events = 0
-        self.after_event: Callable[[log.Record], None] = lambda _record: None
         self._pass_asked = self._void = False
         self._boots: dict[str, int] = {}
         self._heard_us: dict[str, int] = {}
@@ -63,13 +61,11 @@ class Server:
             self._void = True
             return False
         self._void = False
-        self.lines.append(log.write_record(record))
+        self.kept.add(record, self.state)
         self.events += 1
-        if len(self.lines) >= COMPACT_AFTER:
-            self.snapshot, self.lines = log.snapshot(self.state), []
         for command in record.commands:
             self._do(command)
-        self.after_event(record)
+        self.kept.after_event(record)
         return True
 
     def start(self, term: int) -> None:
@@ -248,4 +244,4 @@ class Server:
 
     def _rebuild(self) -> None:
         """Rebuild the state from snapshot and log."""
-        self.state = log.rebuild(self.snapshot, self.lines)
+        self.state = self.kept.rebuilt()

@@ -59,7 +59,7 @@ def live(seed: int, events: int = 1_950) -> Life:
         faults=dict(sorted(world.faults.items())),
         broken=tuple(rules.broken),
         ended=ended,
-        state=server.snapshot + b"".join(server.lines),
+        state=server.kept.snapshot + b"".join(server.kept.lines),
     )
 
 

@@ -129,13 +129,15 @@ def with_exchanges(setting: Setting, chip_class: ChipClass, unit: int, way: Way,
 def update_ms(setting: Setting, chip_class: ChipClass, units: tuple[int, ...], way: Way, shards: int) -> float:
     """Time the optimizer's step of a stage's units, sharded over so many ranks; an expert's over EP times fewer.
 
-    As measured where the chip has a profile, else bytes moved / memory bandwidth.
+    As measured where the chip has a profile, by the part of a unit's parameters that a rank owns; else bytes moved /
+    memory bandwidth.
     """
+    parts = [rank_parameters_apart(setting.cut_shape(way.tp), unit, way.tp, way.ep) for unit in units]
+    owned = [dense / shards + experts / max(1, shards // way.ep) for dense, experts in parts]
     measured = profile_for(setting.measured, chip_class)
     if measured:
         asked = (chip_class.chip.name, setting.precision, setting.sequence_length)
-        return sum(measured.update_ms(*asked, setting.layout(unit, way)) for unit in units) / shards
-    parts = [rank_parameters_apart(setting.cut_shape(way.tp), unit, way.tp, way.ep) for unit in units]
-    owned = sum(everywhere / shards + experts / max(1, shards // way.ep) for everywhere, experts in parts)
+        whole_ms = [measured.update_ms(*asked, setting.layout(unit, way)) for unit in units]
+        return sum(ms * own / max(1, sum(part)) for ms, own, part in zip(whole_ms, owned, parts, strict=True))
     bandwidth = chip_class.chip.memory_gbytes_s or PLAIN_MEMORY_GBYTES_S
-    return owned * UPDATE_BYTES / (bandwidth * 1e6)
+    return sum(owned) * UPDATE_BYTES / (bandwidth * 1e6)

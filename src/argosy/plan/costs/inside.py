@@ -8,9 +8,8 @@ from argosy.contracts.fleet import ChipClass
 from argosy.model.memory import Split, boundary_bytes
 from argosy.model.numerics import Numerics
 from argosy.model.shape import ModelShape
+from argosy.network.wires import BITS_PER_BYTE
 from argosy.plan.costs.links import SCALE_UP_ONE_WAY_MS, SITE_ONE_WAY_MS, all_reduce_ms, chip_gbps, scale_up_gbytes_s
-
-GBITS_PER_GBYTE = 8
 
 
 def tensor_ms(shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit: int, split: Split) -> float:
@@ -67,7 +66,7 @@ def expert_ms(shape: ModelShape, numerics: Numerics, chip_class: ChipClass, unit
     inside_ms = _sent_ms(sent_bytes * (near - 1) / split.ep, scale_up_gbytes_s(chip_class)) + SCALE_UP_ONE_WAY_MS
     if near == split.ep:
         return 2 * layers * inside_ms
-    rate = chip_gbps(chip_class) / GBITS_PER_GBYTE
+    rate = chip_gbps(chip_class) / BITS_PER_BYTE
     return 2 * layers * max(inside_ms, _sent_ms(sent_bytes * (split.ep - near) / split.ep, rate) + SITE_ONE_WAY_MS)
 
 
@@ -91,7 +90,7 @@ def passed_ms(chip_class: ChipClass, stride: int, shards: int, sent_bytes: float
     rate, nodes = scale_up_gbytes_s(chip_class), -(-shards // near)
     if nodes == 1:
         return _sent_ms(sent_bytes, rate) + (shards - 1) * SCALE_UP_ONE_WAY_MS
-    ports = chip_gbps(chip_class) / GBITS_PER_GBYTE * near
+    ports = chip_gbps(chip_class) / BITS_PER_BYTE * near
     delay_ms = (nodes - 1) * SITE_ONE_WAY_MS + (shards - nodes) * SCALE_UP_ONE_WAY_MS
     return _sent_ms(sent_bytes, min(rate, ports) if near > 1 else ports) + delay_ms
 
@@ -100,7 +99,7 @@ def _edge(chip_class: ChipClass, span: int) -> tuple[float, float]:
     """Give the slowest edge of a ring whose group lies within so many chips: 10^9 bytes/s, and its delay."""
     if span <= chip_class.chips_per_node:
         return scale_up_gbytes_s(chip_class), SCALE_UP_ONE_WAY_MS
-    return chip_gbps(chip_class) / GBITS_PER_GBYTE, SITE_ONE_WAY_MS
+    return chip_gbps(chip_class) / BITS_PER_BYTE, SITE_ONE_WAY_MS
 
 
 def _sent_ms(payload_bytes: float, gbytes_s: float) -> float:

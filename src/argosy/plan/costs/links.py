@@ -13,6 +13,7 @@ from functools import lru_cache
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import Wire
+from argosy.network.wires import BITS_PER_BYTE
 from argosy.plan.costs.curves import wire_efficiency
 
 # One-way delays that no file states: a switched hop inside a node, and a few switches inside a site.
@@ -20,7 +21,6 @@ SCALE_UP_ONE_WAY_MS = 0.002
 SITE_ONE_WAY_MS = 0.005
 # What a chip without a stated scale-up link is given: PCIe 4.0 x16, about 25 of 32 GB/s after framing.
 PLAIN_SCALE_UP_GBYTES_S = 25.0
-GBITS_PER_GBYTE = 8
 # So many ways between sites, and rings through them, are looked up once.
 ROUTES_KEPT = 4096
 
@@ -238,7 +238,7 @@ def port_gbps(chip_class: ChipClass) -> float:
 
 def scale_up_wire(chip_class: ChipClass, chips: int) -> Wire:
     """Make the wire inside a node for so many chips that send at once."""
-    gbps = scale_up_gbytes_s(chip_class) * GBITS_PER_GBYTE * chips * wire_efficiency(chip_class)
+    gbps = scale_up_gbytes_s(chip_class) * BITS_PER_BYTE * chips * wire_efficiency(chip_class)
     return Wire(name=f"{chip_class.name} scale-up {gbps:.4g}G", gbps=gbps, one_way_ms=SCALE_UP_ONE_WAY_MS)
 
 

@@ -11,12 +11,12 @@ from argosy.model.memory import (
     activation_bytes,
     boundary_bytes,
     copied_embedding_bytes,
-    rank_parameters,
     state_bytes,
     workspace_bytes,
 )
 from argosy.plan.costs.measured import profile_for
 from argosy.plan.costs.setting import Setting, Way
+from argosy.plan.costs.sharding import shared_parameters
 
 GB = 1e9
 # What the allocator wastes in gaps, a part of what is asked for; what the runtime holds on a real chip, the collective
@@ -91,15 +91,14 @@ def kept_bytes(setting: Setting, chip_class: ChipClass, unit: int, way: Way) -> 
 def workspace_gb(setting: Setting, unit: int, holding: Holding) -> float:
     """Give what a unit needs besides while it runs backward; 10^9 bytes."""
     way = holding.way
-    key = ("workspace", unit, way, holding.gradient_shards > 1, holding.weight_shards > 1)
+    # What nobody shares is neither gathered nor sent: so experts of as many ranks as EP spreads them over.
+    gradients, weights = (shared_parameters(setting, unit, way, shards) for shards in holding.shards[1:])
+    key = ("workspace", unit, way, gradients, weights)
     if key not in setting.tables:
         shape, numerics = setting.cut_shape(way.tp), setting.numerics
         work_bytes = workspace_bytes(shape, unit, numerics, setting.split(way), way.recompute)
-        whole = rank_parameters(shape, unit, way.tp, way.ep)
-        if holding.gradient_shards > 1:
-            work_bytes += WHOLE_GRADIENTS * whole * (numerics.compute_bytes + GRADIENT_BYTES)
-        if holding.weight_shards > 1:
-            work_bytes += GATHERED_UNITS * whole * numerics.compute_bytes
+        work_bytes += WHOLE_GRADIENTS * gradients * (numerics.compute_bytes + GRADIENT_BYTES)
+        work_bytes += GATHERED_UNITS * weights * numerics.compute_bytes
         setting.tables[key] = with_gaps(work_bytes)
     amount: float = setting.tables[key]
     return amount

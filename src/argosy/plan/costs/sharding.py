@@ -64,25 +64,32 @@ def beside(
     forward, backward = work
     if unit == EMBEDDING:
         return forward + gather, max(backward, gather) + scatter
-    gathering, scattering = _hindered_ms(setting, chip_class, unit, way, (gather, scatter))
+    gathering, scattering = _hindered_ms(setting, chip_class, unit, way, shards)
     return max(forward + gathering, gather), max(backward + gathering + scattering, gather + scatter)
 
 
-def _hindered_ms(
-    setting: Setting, chip_class: ChipClass, unit: int, way: Way, sent_ms: tuple[float, float]
-) -> tuple[float, float]:
+def _hindered_ms(setting: Setting, chip_class: ChipClass, unit: int, way: Way, shards: Shards) -> tuple[float, float]:
     """Time what a gather and a scatter take from the work beside them; an emulated chip does both at once."""
     if chip_class.emulated:
         return 0.0, 0.0
-    made_bytes = setting.numerics.compute_bytes
-    moved_bytes = (2 * made_bytes, made_bytes + GRADIENT_BYTES)
-    whole = sum(rank_parameters_apart(setting.cut_shape(way.tp), unit, way.tp, way.ep))
-    chip = chip_class.chip
+    made_bytes, chip = setting.numerics.compute_bytes, chip_class.chip
     memory = (chip.memory_gbytes_s or math.inf) * 1e6 * curve_of(chip, setting.curves).memory
-    gather, scatter = (
-        ms * SLOWED_BESIDE + whole * each / memory if ms else 0.0 for ms, each in zip(sent_ms, moved_bytes, strict=True)
+    sent_ms = shared_ms(setting, chip_class, unit, way, shards)
+    copied = (
+        shared_parameters(setting, unit, way, shards.weight) * 2 * made_bytes,
+        shared_parameters(setting, unit, way, shards.gradient) * (made_bytes + GRADIENT_BYTES),
     )
+    gather, scatter = (ms * SLOWED_BESIDE + each / memory for ms, each in zip(sent_ms, copied, strict=True))
     return gather, scatter
+
+
+def shared_parameters(setting: Setting, unit: int, way: Way, shards: int) -> int:
+    """Count the parameters of a unit on a rank that other ranks hold a part of, of so many that share.
+
+    Those of experts are among them only where there are more ranks than EP spreads experts over.
+    """
+    dense, experts = rank_parameters_apart(setting.cut_shape(way.tp), unit, way.tp, way.ep)
+    return dense * (shards > 1) + experts * (shards // way.ep > 1)
 
 
 def _of_ring(numbers: tuple[int, int], shards: int, ep: int, each_bytes: int) -> tuple[float, float]:

@@ -52,8 +52,8 @@ class Freedom:
     """What a job leaves open. sizes: of micro-batches; recomputes: ways, what keeps most first.
 
     runnable: only what Argosy's own trainer runs: one TP degree a pipeline, no CP, no EP, whole stages recomputed.
-    without_tps: TP degrees of classes, by name, that are left out. form: of another framework, if plans are for one;
-    batch: sequences, which its like replicas share evenly.
+    without_tps: TP degrees of classes, by name, that are left out. form: of another framework, if plans are for one.
+    batch: sequences, which its like replicas share evenly. lockstep: replicas of one stage, all alike, share it evenly.
     """
 
     sizes: tuple[int, ...]
@@ -62,15 +62,18 @@ class Freedom:
     without_tps: tuple[tuple[str, int], ...] = ()
     form: Form | None = None
     batch: int = 0
+    lockstep: bool = False
 
     def count(self, layout: Layout, most: int) -> int:
         """Give the replicas to make of a layout where chips suffice for so many; 0 where it can't be used."""
-        if self.form:
+        if self.form or self.lockstep:
             return even_count(self.batch, layout.sequences, most)
         return min(most, self.batch // layout.sequences) if self.batch else most
 
     def deepest(self, shape: ModelShape) -> int:
         """Give the deepest pipeline of a model."""
+        if self.lockstep:
+            return 1
         return self.form.deepest(shape, DEPTH_MAX) if self.form else DEPTH_MAX
 
     def recompute_choices(self) -> list[tuple[str, ...]]:

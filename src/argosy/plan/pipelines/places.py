@@ -84,9 +84,7 @@ def kind_sums(setting: Setting, layout: Layout) -> PlaceSums:
 
     def work() -> PlaceSums:
         passed = layout.shares.passed
-        each = [
-            place_sums(setting, run.chip_class, layout.way(run), layout.recomputes, passed) for run in layout.kinds
-        ]
+        each = [place_sums(setting, run.chip_class, layout.way(run), layout.recomputes, passed) for run in layout.kinds]
         return PlaceSums(
             forward_ms=np.stack([one.forward_ms for one in each]),
             weight_ms=np.stack([one.weight_ms for one in each]),
@@ -135,13 +133,15 @@ def fixed_place_gb(setting: Setting, layout: Layout, place: int, run: Run) -> li
     if layout.virtual_stages > 1:
         # A head's backward follows its forward at once, whatever else is in flight.
         held = 1 if last else -(-held // layout.virtual_stages)
+    # No optimizer's state is held besides layers but that of the embedding and the head.
+    shares = layout.shares if first or last else layout.shares.passed
 
     def work() -> list[float]:
         ways = [layout.way(run, recompute) for recompute in layout.recomputes]
-        return [end_gb(setting, run.chip_class, first, last, holding_of(way, held, layout.shares)) for way in ways]
+        return [end_gb(setting, run.chip_class, first, last, holding_of(way, held, shares)) for way in ways]
 
-    how = (run.tp, layout.cp, layout.ep, layout.microbatch_size, layout.recomputes)
-    shards = (layout.zero_stage, layout.shards)
+    how = (run.tp, layout.how)
+    shards = (layout.zero_stage, layout.shards) if first or last else passed_shards(layout)
     return worked(setting, ("fixed", run.chip_class.name, how, shards, first, last, held), work)
 
 
@@ -244,7 +244,8 @@ def standing_gb(setting: Setting, layout: Layout, cut: Cut) -> Floats:
     states, kind = kind_states(setting, layout), repeated(numbers_of(layout), layout.virtual_stages)
     stages = states[kind, cut.rows[1]] - states[kind, cut.rows[0]]
     places: Floats = stages.reshape(layout.virtual_stages, layout.depth).sum(axis=0)
-    return fixed_places_gb(setting, layout).max(axis=1) + places
+    fixed: Floats = fixed_places_gb(setting, layout).max(axis=1)
+    return fixed + places
 
 
 def needed_gb(setting: Setting, layout: Layout) -> float:

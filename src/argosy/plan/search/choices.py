@@ -11,9 +11,9 @@ from typing import Any
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.contracts.plan import SCHEDULES, Plan
-from argosy.plan.search.drafts import Draft, refitted, sketch
+from argosy.plan.search.drafts import refitted, sketch
 from argosy.plan.search.fit import choose_parts
-from argosy.plan.search.predict import time_draft
+from argosy.plan.search.predict import Timed, time_draft
 from argosy.plan.search.search import Search, exchanged, has_form
 from argosy.plan.telling.traits import Traits, is_sound, traits
 
@@ -51,8 +51,8 @@ class Asker:
     classes: tuple[ChipClass, ...]
     used: tuple[ChipClass, ...]
 
-    def drafts(self, classes: Sequence[ChipClass], limit: int, **freedom: Any) -> list[Draft]:
-        """List the most promising drafts on all that the job may have of some classes, best first.
+    def timed(self, classes: Sequence[ChipClass], limit: int, **freedom: Any) -> list[Timed]:
+        """Time the most promising drafts on all that the job may have of some classes, best first.
 
         freedom: what of the search's freedom is otherwise.
         """
@@ -60,7 +60,7 @@ class Asker:
         narrowed = replace(found.freedom, **freedom)
         search = Search(found.base, narrowed, found.batch)
         return [
-            estimate.draft
+            estimate.timed
             for parts in choose_parts(self.job, classes)[:1]
             for estimate in search.estimates(parts, found.batch, limit)
         ]
@@ -69,52 +69,53 @@ class Asker:
 def choices(asker: Asker, plan: Plan) -> tuple[Choice, ...]:
     """Tell what each choice of a plan is worth, those that matter most first."""
     here = traits(plan)
-    drafts = asker.drafts(asker.used, LOOKED_AT)
-    like = [draft for draft in drafts if traits(sketch(draft)) == here][:1]
+    found = asker.timed(asker.used, LOOKED_AT)
+    like = [one.draft for one in found if traits(sketch(one.draft)) == here][:1]
     freedom = asker.search.freedom
     stages = sorted({family.zero_stage for family in asker.search.families})
     sharded = [replace(draft, zero_stage=stage) for draft in like for stage in stages]
     changed = [other for draft in sharded for other in exchanged(draft, freedom)]
     changed += [replace(draft, schedule=name) for draft in like for name in SCHEDULES]
     sound = [draft for draft in changed if has_form(draft, freedom) and is_sound(sketch(draft))]
-    fitting = [draft for draft in map(refitted, sound) if draft is not None]
-    there = [(draft, traits(sketch(draft))) for draft in [*drafts, *forced(asker, plan), *fitting]]
-    large = [traits(sketch(draft)) for draft in sound if refitted(draft) is None]
-    found = [trait_choice(plan, name, value, there, large) for name, value in here.items()]
+    refits = [refitted(draft) for draft in sound]
+    fitting = [time_draft(draft) for draft in refits if draft is not None]
+    there = [(one, traits(sketch(one.draft))) for one in [*found, *forced(asker, plan), *fitting]]
+    large = [traits(sketch(draft)) for draft, again in zip(sound, refits, strict=True) if again is None]
+    told = [trait_choice(plan, name, value, there, large) for name, value in here.items()]
     # Nobody asks about an axis that has one value in all there is.
-    kept = [choice for choice in found if choice.instead or choice.name.split(" on ")[0] not in ("CP", "EP")]
+    kept = [choice for choice in told if choice.instead or choice.name.split(" on ")[0] not in ("CP", "EP")]
     return tuple(sorted([*class_choices(asker, plan), *kept], key=lambda choice: -(choice.change or 0.0)))
 
 
-def forced(asker: Asker, plan: Plan) -> Iterator[Draft]:
-    """Give promising drafts for which a choice that the search may have passed by is forced otherwise.
+def forced(asker: Asker, plan: Plan) -> Iterator[Timed]:
+    """Time promising drafts for which a choice that the search may have passed by is forced otherwise.
 
     Those are the TP degree of each class, the size of micro-batches and the way to recompute.
     """
     stages = [stage for replica in plan.replicas for stage in replica.stages]
     for name in dict.fromkeys(stage.chip_class for stage in stages):
         used = {(name, stage.tp) for stage in stages if stage.chip_class == name}
-        yield from asker.drafts(asker.used, TIMED, without_tps=tuple(sorted(used)))
+        yield from asker.timed(asker.used, TIMED, without_tps=tuple(sorted(used)))
     freedom = asker.search.freedom
     for size in set(freedom.sizes) - {replica.microbatch_size for replica in plan.replicas}:
-        yield from asker.drafts(asker.used, TIMED, sizes=(size,))
+        yield from asker.timed(asker.used, TIMED, sizes=(size,))
     for recompute in set(freedom.recomputes) - {stage.recompute for stage in stages}:
-        yield from asker.drafts(asker.used, TIMED, recomputes=(recompute,))
+        yield from asker.timed(asker.used, TIMED, recomputes=(recompute,))
 
 
 def best_step_ms(asker: Asker) -> float | None:
     """Time the best that is found on the classes of a plan, as they are given; None where nothing fits."""
-    return min((time_draft(draft).timeline.step_ms for draft in asker.drafts(asker.used, TIMED)), default=None)
+    return min((one.timeline.step_ms for one in asker.timed(asker.used, TIMED)), default=None)
 
 
 def trait_choice(
-    plan: Plan, name: str, here: str, there: Sequence[tuple[Draft, Traits]], large: Sequence[Traits]
+    plan: Plan, name: str, here: str, there: Sequence[tuple[Timed, Traits]], large: Sequence[Traits]
 ) -> Choice:
     """Find the best draft that is otherwise in a trait, whatever the rest of it.
 
-    there: drafts with their traits; large: traits of those that don't fit in memory.
+    there: timed drafts with their traits; large: traits of those that don't fit in memory.
     """
-    others = [(draft, found[name]) for draft, found in there if found.get(name, here) != here]
+    others = [(one, found[name]) for one, found in there if found.get(name, here) != here]
     values = list(dict.fromkeys(value for _, value in others))
     promising = [[pair for pair in others if pair[1] == value][:TIMED] for value in values[:TIMED]]
     found = compared(plan, name, here, [pair for pairs in promising for pair in pairs])
@@ -129,22 +130,21 @@ def class_choices(asker: Asker, plan: Plan) -> list[Choice]:
     found = []
     for one in used if len(used) > 1 else ():
         rest = [c for c in used if c.name != one.name]
-        drafts = [(draft, "without them") for draft in asker.drafts(rest, TIMED)]
-        found.append(compared(plan, f"chips of {one.name}", "used", drafts))
+        others = [(timed, "without them") for timed in asker.timed(rest, TIMED)]
+        found.append(compared(plan, f"chips of {one.name}", "used", others))
     for one in asker.classes:
         if one.name not in names:
-            drafts = [(draft, "with them") for draft in asker.drafts([*used, one], TIMED)]
-            found.append(compared(plan, f"chips of {one.name}", "left out", drafts))
+            others = [(timed, "with them") for timed in asker.timed([*used, one], TIMED)]
+            found.append(compared(plan, f"chips of {one.name}", "left out", others))
     return found
 
 
-def compared(plan: Plan, name: str, here: str, others: Sequence[tuple[Draft, str]]) -> Choice:
-    """Time other drafts and set the best beside a plan. others: each with the words for it."""
-    timed = [(time_draft(draft), text) for draft, text in others]
+def compared(plan: Plan, name: str, here: str, others: Sequence[tuple[Timed, str]]) -> Choice:
+    """Set the best of other drafts beside a plan. others: each with the words for it."""
     told = plan.prediction
-    if not timed or told is None:
+    if not others or told is None:
         return Choice(name=name, here=here)
-    best, text = min(timed, key=lambda pair: pair[0].timeline.step_ms)
+    best, text = min(others, key=lambda pair: pair[0].timeline.step_ms)
     price, was = best.cost, told.cost_per_trillion_tokens
     return Choice(
         name=name,

@@ -16,7 +16,7 @@ from argosy.contracts.job import Job
 from argosy.plan.costs.cost import missing_peak, peak_tflops
 from argosy.plan.pipelines.grid import Part
 from argosy.plan.search.counts import fewer_chips
-from argosy.plan.search.needs import least_gb, smallest_chips
+from argosy.plan.search.needs import least_gb, shallowest, smallest_chips
 from argosy.plan.search.search import Search
 
 # More classes than this are tried in full only: who wants fewer chips wants fewer kinds too.
@@ -159,18 +159,48 @@ def never_fits(search: Search, job: Job, classes: Sequence[ChipClass], refusals:
     need_gb, limit_gb, where = least_need(search, parts, batch)
     if search.base.setting.missing and not math.isfinite(need_gb):
         return NeverFitsError(f"{job.model} can't be planned: no way to lay it out has all its times:{because}")
-    if need_gb <= limit_gb:
+    if need_gb <= limit_gb and job.chips.minimum > 1 and search.estimates(parts, batch, 1):
         return NeverFitsError(
             f"{job.model} fits in memory but no plan uses the {job.chips.minimum:,} chips that chips.min asks for with "
-            f"a global_batch_size of {job.train.global_batch_size:,}; lower chips.min or raise the batch{because}"
+            f"a global_batch_size of {batch:,}; lower chips.min or raise the batch{because}"
         )
     fleets = [f"{chips:,} {c.chip.name}" for c in unlike(classes) if (chips := smallest_chips(search, c, batch))]
-    smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else TOO_LARGE
+    smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else too_large(classes)
     smallest += f" chips.max is {job.chips.maximum:,}." if fleets and job.chips.maximum is not None else ""
+    if need_gb <= limit_gb:
+        return NeverFitsError(
+            f"{job.model} fits in memory, but no plan takes a global_batch_size of {batch:,}: "
+            f"{hindrance(search, parts)}. {smallest if fleets else ''}{because}".rstrip(" ")
+        )
     return NeverFitsError(
         f"{job.model} does not fit: the best split needs {need_gb:,.4g} GB on its fullest rank, {where}. "
         f"{eased_text(search, job, parts, need_gb)}{smallest}{because}"
     )
+
+
+def hindrance(search: Search, parts: Sequence[Part]) -> str:
+    """Say what keeps a batch from layouts that fit in memory: schedules that want more micro-batches, or shares."""
+    found = [(layout, part) for part in parts if (layout := shallowest(search, part, search.batch))]
+    if not found:
+        return "each split that fits goes through several kinds of chips, and none can share it out"
+    layout, part = min(found, key=lambda one: one[0].depth)
+    rounds, schedules = search.batch // layout.sequences, {family.schedule for family in search.families}
+    if rounds >= layout.depth or "gpipe" in schedules:
+        return "the splits that fit can't share it out over their replicas; try another batch"
+    enough = layout.depth * layout.sequences
+    larger = Search(search.base, replace(search.freedom, batch=enough), enough)
+    return (
+        f"the shallowest split that fits has {layout.depth:,} stages, and {' and '.join(sorted(schedules))} need a "
+        f"micro-batch for each; the batch makes {rounds:,}"
+        + (f", one of {enough:,} would do" if larger.estimates([part], enough, 1) else "")
+    )
+
+
+def too_large(classes: Sequence[ChipClass]) -> str:
+    """Say that no number of chips holds a model, and what would be less."""
+    if any(chip_class.nic_gbps <= 0 for chip_class in classes):
+        return "No single node holds it, and several need a network; give nics in the fleet file."
+    return TOO_LARGE
 
 
 def least_need(search: Search, parts: Sequence[Part], batch: int) -> tuple[float, float, str]:
@@ -205,7 +235,7 @@ def too_weak(search: Search, job: Job, classes: Sequence[ChipClass], because: st
     """Say that no plan stays within the power, and which fleets would do with how much."""
     found = {c.chip.name: (smallest_chips(search, c, job.train.global_batch_size), c) for c in unlike(classes)}
     fleets = [f"{n:,} {name} ({n * (c.chip.tdp_w or 0.0) / 1e3:,.3g} kW)" for name, (n, c) in found.items() if n]
-    smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else TOO_LARGE
+    smallest = f"Smallest fleet that fits: {' or '.join(fleets)}." if fleets else too_large(classes)
     return NeverFitsError(
         f"no plan of {job.model} stays within objective.power of {job.objective.power_kw:,.4g} kW. {smallest}{because}"
     )

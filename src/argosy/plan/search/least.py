@@ -118,14 +118,17 @@ def unit_points(setting: Setting, part: Part, unit: int, freedom: Freedom, batch
     return worked(setting, ("least points", chip_class.name, kind, freedom, batch), work)
 
 
-def _ways(setting: Setting, part: Part, freedom: Freedom, batch: int) -> dict[tuple[int, int, int], list[Layout]]:
-    """List all ways to lay a place of a class, by degrees, smaller micro-batches first; once, many parts share one."""
+def _ways(setting: Setting, part: Part, freedom: Freedom, batch: int) -> dict[object, list[Layout]]:
+    """List all ways to lay a place of a class, by degrees and recompute, smaller micro-batches first.
 
-    def work() -> dict[tuple[int, int, int], list[Layout]]:
-        found: dict[tuple[int, int, int], list[Layout]] = {}
+    Once, many parts share one.
+    """
+
+    def work() -> dict[object, list[Layout]]:
+        found: dict[object, list[Layout]] = {}
         sizes = sorted(set(_sizes(setting, part, freedom, batch)))
         for layout in ways(setting, [part.chip_class], replace(freedom, sizes=tuple(sizes))):
-            found.setdefault((layout.runs[0].tp, layout.cp, layout.ep), []).append(layout)
+            found.setdefault((layout.runs[0].tp, layout.cp, layout.ep, layout.recomputes), []).append(layout)
         return found
 
     return worked(setting, ("least ways", part.chip_class.name, freedom, batch), work)

@@ -3,13 +3,16 @@
 Asks layouts and the search itself; must not know what a job prefers.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from argosy.contracts.fleet import ChipClass
-from argosy.plan.pipelines.grid import DEPTH_MAX, Part, mixed_layouts, pure_layouts, tp_degrees
+from argosy.plan.forms import even_count
+from argosy.plan.pipelines.grid import DEPTH_MAX, Part, mixed_layouts, pure_layouts, ways
+from argosy.plan.pipelines.layouts import Layout
 from argosy.plan.pipelines.places import needed_gb
-from argosy.plan.search.search import BLOCK_MAX, Search
+from argosy.plan.search.search import BLOCK_MAX, ZERO_ACROSS_MAX, Search
 
 # So many counts of nodes are searched, upward from the fewest whose memory could do.
 COUNTS_SEARCHED = 64
@@ -23,28 +26,37 @@ def least_gb(search: Search, parts: Sequence[Part], batch: int) -> float:
     Replicas that are all alike must make up the batch. Infinite where nothing can be laid out, or pipelines do not go
     through so many classes.
     """
-    needs = [float("inf")]
-    freedom = replace(search.freedom, sizes=(min(search.freedom.sizes),))
-    setting, together = search.base.setting, len(parts) > 1
+    return min((need_gb for need_gb, _ in needs(search, parts, batch)), default=math.inf)
+
+
+def shallowest(search: Search, part: Part, batch: int) -> Layout | None:
+    """Find the layout of the fewest stages that fits in the memory of one class; None where none does."""
+    limit_gb = part.chip_class.chip.memory_gb or 0.0
+    fitting = [layout for need_gb, layout in needs(search, [part], batch) if need_gb <= limit_gb]
+    return min(fitting, key=lambda layout: layout.depth, default=None)
+
+
+def needs(search: Search, parts: Sequence[Part], batch: int) -> Iterator[tuple[float, Layout]]:
+    """Give what the fullest rank needs, 10^9 bytes, of every layout that the search would try, and with every ZeRO."""
     if len(parts) > BLOCK_MAX:
-        return needs[0]
-    apart = len({part.chip_class.site for part in parts}) > 1
-    laid = mixed_layouts(setting, parts, freedom) if together else pure_layouts(setting, parts[0], freedom)
-    for layout in laid:
+        return
+    freedom = replace(search.freedom, sizes=(min(search.freedom.sizes),))
+    setting, apart = search.base.setting, len({part.chip_class.site for part in parts}) > 1
+    several = len(parts) > 1
+    for layout in mixed_layouts(setting, parts, freedom) if several else pure_layouts(setting, parts[0], freedom):
         if batch % layout.sequences:
             continue
-        count = min(layout.count, -(-batch // layout.sequences))
-        least = replace(layout, microbatches=min(layout.depth, -(-batch // (layout.sequences * count))))
-        ranks = (1 if apart else count) * layout.cp * layout.ep
-        for zero_stage in zero_stages(search, layout.depth, ranks):
-            needs.append(needed_gb(setting, replace(least, zero_stage=zero_stage, shards=ranks)))
-    return min(needs)
-
-
-def zero_stages(search: Search, depth: int, ranks: int) -> list[int]:
-    """List the ZeRO stages that pipelines of a depth may have: the last two only without a pipeline."""
-    stages = {family.zero_stage for family in search.families}
-    return [stage for stage in sorted(stages) if (stage < 2 or depth == 1) and (stage == 0 or ranks > 1)]
+        for zero_stage in sorted({family.zero_stage for family in search.families}):
+            lockstep = zero_stage > ZERO_ACROSS_MAX
+            if lockstep and (several or layout.depth > 1):
+                continue
+            count = min(layout.count, batch // layout.sequences)
+            count = even_count(batch, layout.sequences, count) if lockstep else count
+            shards = (1 if apart else count) * layout.cp * layout.ep
+            if zero_stage == 0 or shards > 1:
+                held = min(layout.depth, -(-batch // (layout.sequences * count)))
+                laid = replace(layout, count=count, microbatches=held, zero_stage=zero_stage, shards=shards)
+                yield needed_gb(setting, laid), laid
 
 
 def holds_alone(search: Search, chip_class: ChipClass, batch: int) -> bool:
@@ -59,28 +71,34 @@ def smallest_chips(search: Search, chip_class: ChipClass, batch: int) -> int | N
     What memory a model needs only falls with more nodes, so the fewest that could hold it are found by halving. Whether
     there is a plan may change from one count to the next (a batch may not suit so many replicas), so from there on
     every count is searched, and beyond COUNTS_SEARCHED of them a sixteenth more each time. More nodes than all replicas
-    at the greatest depth and TP could use are of no help.
+    at the greatest depth could use, each as wide as may be, are of no help, nor are several without a network.
     """
-    size, limit_gb = chip_class.chips_per_node, chip_class.chip.memory_gb or 0.0
+    size, limit_gb, setting = chip_class.chips_per_node, chip_class.chip.memory_gb or 0.0, search.base.setting
+    # A setting's tables are of one fleet. Inside a site all that counts is whether there is more than one node.
+    alone, several = (
+        Search(replace(search.base, setting=replace(setting, tables={}, missing={})), search.freedom, search.batch)
+        for _ in range(2)
+    )
 
     def part(nodes: int) -> Part:
-        return Part(chip_class=chip_class, chips=nodes * size)
+        return Part(chip_class=replace(chip_class, nodes=nodes), chips=nodes * size)
+
+    def holds(nodes: int) -> bool:
+        return least_gb(alone if nodes == 1 else several, [part(nodes)], batch) <= limit_gb
 
     def fits(nodes: int) -> bool:
-        return bool(search.estimates([part(nodes)], batch, 1))
+        return bool((alone if nodes == 1 else several).estimates([part(nodes)], batch, 1))
 
-    shape = search.base.setting.shape
-    tp = max(tp_degrees(search.base.setting, [chip_class]))
-    low, most = 0, -(-tp * min(shape.num_layers, DEPTH_MAX) * batch // size)
-    if least_gb(search, [part(most)], batch) > limit_gb:
+    low, most = 0, most_nodes(search, chip_class, batch)
+    if not holds(most):
         return None
     first = 1
-    while least_gb(search, [part(first)], batch) > limit_gb:
+    while not holds(first):
         low, first = first, min(2 * first, most)
     high = first
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if least_gb(search, [part(middle)], batch) > limit_gb else (low, middle)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     counts: list[int] = [*range(high, min(high + COUNTS_SEARCHED, most + 1))]
     while counts[-1] < most:
         counts.append(min(counts[-1] + 1 + counts[-1] // 16, most))
@@ -92,3 +110,15 @@ def smallest_chips(search: Search, chip_class: ChipClass, batch: int) -> int | N
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high * size
+
+
+def most_nodes(search: Search, chip_class: ChipClass, batch: int) -> int:
+    """Count the nodes that the deepest and widest replicas fill, one for each micro-batch of one sequence.
+
+    Each of the EP ranks of a replica takes a micro-batch, so it is TP x CP that counts.
+    """
+    if chip_class.nic_gbps <= 0:
+        return 1
+    shape, laid = search.base.setting.shape, ways(search.base.setting, [chip_class], search.freedom)
+    wide = max((plain.runs[0].tp * plain.cp for plain in laid), default=1)
+    return -(-wide * min(shape.num_layers, DEPTH_MAX) * batch // chip_class.chips_per_node)

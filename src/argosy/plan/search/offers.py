@@ -43,8 +43,8 @@ class Offer:
 def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Progress) -> list[Offer]:
     """Time the most promising drafts of every set of classes.
 
-    All classes together come first and get most of the effort, and so does a part of them that seems to do as well: a
-    fleet is never planned worse than a part of it.
+    All classes together come first and get most of the effort, and so does a part of them that seems to do as well,
+    and a single class as long as nothing proves that it can't: a fleet is not planned worse than one of its classes.
     """
     search.joined = search.crowded or len(classes) <= CLASSES_IN_ALL_SETS
     offers: list[Offer] = []
@@ -54,9 +54,10 @@ def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Pro
     for done, parts in enumerate(choices):
         progress(done, len(choices))
         found = []
-        if len(parts) < len(classes):
+        full = len(parts) == len(classes) or (len(parts) == 1 and may_beat(search, job, parts, best_ms))
+        if not full:
             found = search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)
-        if len(parts) == len(classes) or (found and found[0].step_ms <= NEAR_BEST * best_ms):
+        if full or (found and found[0].step_ms <= NEAR_BEST * best_ms):
             found = search.estimates(parts, batch, TIMED_FULL, mix=True, chips_min=chips_min)
         timed = [estimate.timed for estimate in found]
         best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
@@ -70,18 +71,23 @@ def smaller(search: Search, job: Job, choices: Sequence[tuple[Part, ...]], best_
 
     Where networks are slow, one node may be faster than all.
     """
-    batch, chips_min, setting = job.train.global_batch_size, job.chips.minimum, search.base.setting
+    batch, chips_min = job.train.global_batch_size, job.chips.minimum
     offers: list[Offer] = []
     unlike = {sizes_of(some): some for parts in choices for some in prefixes(parts)}
     for parts in unlike.values():
         if sum(part.chips for part in parts) < chips_min:
             continue
-        if job.objective.goal == "fastest" and least_step_ms(setting, parts, batch, search.freedom) >= best_ms:
+        if job.objective.goal == "fastest" and not may_beat(search, job, parts, best_ms):
             continue
         timed = [e.timed for e in search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)]
         best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
         offers += [Offer(timed=one, parts=parts) for one in timed]
     return offers
+
+
+def may_beat(search: Search, job: Job, parts: Sequence[Part], best_ms: float) -> bool:
+    """Tell whether a step on some chips might take less than so long, for all that is proven."""
+    return least_step_ms(search.base.setting, parts, job.train.global_batch_size, search.freedom) < best_ms
 
 
 def prefixes(parts: Sequence[Part]) -> list[tuple[Part, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import mul
 
-from argosy.contracts.plan import Exchange, Holdup, Plan, Prediction
+from argosy.contracts.plan import AloneRate, Exchange, Holdup, Plan, Prediction
 from argosy.model.flops import model_flops_utilization
 from argosy.network.wires import find_wire, send_ms
 from argosy.plan.costs.cost import peak_tflops
@@ -48,10 +48,11 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a plan is held against. name: says in words what it is."""
+    """What a plan is held against. name: says in words what it is; parts: by class, where there are several."""
 
     tokens_per_second: float
     name: str
+    parts: tuple[AloneRate, ...] = ()
 
 
 def time_draft(draft: Draft) -> Timed:
@@ -91,6 +92,7 @@ def predicted(timed: Timed, reference: Reference, least_ms: float = 0.0) -> Plan
         ),
         reference_tokens_per_second=reference.tokens_per_second,
         reference_name=reference.name,
+        reference_parts=reference.parts,
         efficiency=timed.tokens_per_second / reference.tokens_per_second,
         cost_per_trillion_tokens=timed.cost,
         power_kw=timed.power_kw,

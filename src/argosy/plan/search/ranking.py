@@ -3,7 +3,7 @@
 Must not know how drafts are found or timed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
@@ -11,7 +11,7 @@ from argosy.contracts.plan import Plan
 from argosy.plan.search.bettering import improved
 from argosy.plan.search.bound import plan_of
 from argosy.plan.search.fit import whole_parts
-from argosy.plan.search.offers import Offer, polished
+from argosy.plan.search.offers import Offer, may_beat, polished
 from argosy.plan.search.search import Search
 
 ALTERNATIVES_MAX = 6
@@ -26,12 +26,26 @@ def chosen_plans(
     classes: all that the job could use. seconds_left: until the objective's deadline.
     """
     ranked = sorted(offers, key=lambda offer: rank(job, offer, seconds_left))
-    better = [improved(search, job, offer) for offer in unlike(ranked)[:IMPROVED_MAX]]
+    first = unlike(ranked)[:IMPROVED_MAX]
+    better = [improved(search, job, offer) for offer in first]
+    best_ms = min(offer.timed.timeline.step_ms for offer in better)
+    better += [improved(search, job, o) for o in alone(search, job, classes, ranked, best_ms) if o not in first]
     ranked = sorted([*better, *ranked], key=lambda offer: rank(job, offer, seconds_left))
     finest = [*map(polished, unlike(ranked)[:POLISHED_MAX]), ranked[0]]
     best = min(finest, key=lambda offer: rank(job, offer, seconds_left))
     parts = whole_parts(classes)
     return tuple(plan_of(search, job, offer, parts) for offer in [best, *different(ranked, best)])
+
+
+def alone(
+    search: Search, job: Job, classes: Sequence[ChipClass], ranked: Sequence[Offer], best_ms: float
+) -> Iterator[Offer]:
+    """Give the first offers on each class alone that may yet beat the best: what would be bettered without others."""
+    for part in whole_parts(classes) if len(classes) > 1 else ():
+        name = part.chip_class.name
+        own = [offer for offer in ranked if list(offer.timed.draft.classes) == [name]]
+        if own and (job.objective.goal != "fastest" or may_beat(search, job, [part], best_ms)):
+            yield from unlike(own)[:IMPROVED_MAX]
 
 
 def rank(job: Job, offer: Offer, seconds_left: float | None) -> tuple[float, float, float]:

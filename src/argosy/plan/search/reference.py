@@ -4,16 +4,16 @@ A reference that a plan may surpass; what none can is in `least`. Must not choos
 """
 
 from argosy.contracts.job import Job
+from argosy.contracts.plan import AloneRate
 from argosy.plan.costs.alone import efficiency
 from argosy.plan.costs.tables import worked
 from argosy.plan.pipelines.grid import Part
 from argosy.plan.search.offers import Offer
 from argosy.plan.search.predict import Reference
 from argosy.plan.search.search import Search
-from argosy.plan.telling.explain import marked, rate_text
 
-# Of a class alone so many more are timed than the first.
-TIMED_ALONE = 7
+# Of a class alone the best two are looked for, and so many more timed at most.
+WANTED_ALONE, SPARE_ALONE = 2, 6
 
 
 def reference(search: Search, job: Job, offer: Offer) -> Reference:
@@ -30,15 +30,19 @@ def reference(search: Search, job: Job, offer: Offer) -> Reference:
         return Reference(tokens_per_second=best, name=f"the best plan on {parts[0].chip_class.name} alone")
     batch = job.train.global_batch_size
     paces = [search.pace(part) or ideal_tokens_per_second(search, part) for part in parts]
-    speeds, texts = [], []
+    rates = []
     for part, pace in zip(parts, paces, strict=True):
         share = batch_share(search, batch, pace / sum(paces))
         speed = alone_tokens_per_second(search, part, share) or alone_tokens_per_second(search, part, batch)
-        speeds.append(speed or ideal_tokens_per_second(search, part))
-        note = "" if speed else " (arithmetic: the model does not fit on it alone)"
-        texts.append(f"{part.chip_class.name} {marked(rate_text(speeds[-1]), part.chip_class.emulated)}{note}")
-    name = f"the parts on their own, each at its share of the batch, give {' + '.join(texts)} tokens/s"
-    return Reference(tokens_per_second=sum(speeds), name=name)
+        rate = AloneRate(
+            chip_class=part.chip_class.name,
+            tokens_per_second=speed or ideal_tokens_per_second(search, part),
+            by_arithmetic=not speed,
+            emulated=part.chip_class.emulated,
+        )
+        rates.append(rate)
+    name = "the parts on their own, each at its share of the batch"
+    return Reference(tokens_per_second=sum(rate.tokens_per_second for rate in rates), name=name, parts=tuple(rates))
 
 
 def batch_share(search: Search, batch: int, share: float) -> int:
@@ -51,7 +55,7 @@ def alone_tokens_per_second(search: Search, part: Part, batch: int) -> float | N
     """Give the throughput of the best plan on one class alone; None where the model does not fit on it."""
 
     def work() -> float | None:
-        estimates = search.estimates([part], batch, 1, spare=TIMED_ALONE)
+        estimates = search.estimates([part], batch, WANTED_ALONE, spare=SPARE_ALONE)
         return max((estimate.timed.tokens_per_second for estimate in estimates), default=None)
 
     # Plans of one job are held against much the same.

@@ -202,12 +202,24 @@ class Search:
 
     def likely(self, block: tuple[Part, ...], family: Family) -> tuple[Likely, ...]:
         """Estimate what a block may do."""
-        return likely(self.base.setting, block, family, self.freedom, self.batch)
+        return likely(self.base.setting, block, family, self.freedom_of(family), self.batch)
+
+    def freedom_of(self, family: Family) -> Freedom:
+        """Give the freedom there is with a family: who shares gradients or weights sends them at the same times."""
+        if family.zero_stage <= ZERO_ACROSS_MAX:
+            return self.freedom
+        return replace(self.freedom, lockstep=True, batch=self.batch)
 
     def front(self, block: tuple[Part, ...], family: Family) -> tuple[Paced, ...]:
         """Give the choices of a block."""
         return front(
-            self.base.setting, block, family, self.freedom, self.base.links, self.batch, rivals=not self.crowded
+            self.base.setting,
+            block,
+            family,
+            self.freedom_of(family),
+            self.base.links,
+            self.batch,
+            rivals=not self.crowded,
         )
 
 
@@ -234,9 +246,10 @@ def exchanged(draft: Draft, freedom: Freedom) -> Iterator[Draft]:
     """Give a draft its ways to exchange gradients: one ring through all, or by phases where it crosses sites.
 
     What is sharded goes by phases, so that it is gathered inside sites only; only the optimizer's state can. Gradients
-    and weights are sharded over chips of one class, by whose wires a stage's times count what it shares.
+    and weights are sharded over replicas that are all alike: all take part in what is sent in every micro-batch, so one
+    with fewer would leave the others waiting, and a stage's times count it by the wires of one class.
     """
-    if draft.zero_stage > ZERO_ACROSS_MAX and len(draft.classes) > 1:
+    if draft.zero_stage > ZERO_ACROSS_MAX and len(draft.groups) > 1:
         return
     crossing = crosses(draft)
     if not (crossing and draft.zero_stage):

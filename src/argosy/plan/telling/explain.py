@@ -118,7 +118,7 @@ def summary_lines(plans: Sequence[Plan], goal: str, width: int = LINE_WIDTH) -> 
     lines += replica_lines(chosen, width)
     held = [f"{holdup.what} ({marked(share_text(holdup.share), chosen.emulated)})" for holdup in told.holdups]
     reached = marked(share_text(told.efficiency), chosen.emulated)
-    lines.append(f"reference: {told.reference_name}; this plan reaches {reached}.")
+    lines.append(f"reference: {reference_text(told)}; this plan reaches {reached}.")
     if any(len(plan_chips(plan)) < len(plan_chips(chosen)) for plan in plans[1:]):
         lines.append("options on a part of these chips take the whole batch, so they do not add up to the reference.")
     lines += filter(None, [bound_line(chosen)])
@@ -127,6 +127,16 @@ def summary_lines(plans: Sequence[Plan], goal: str, width: int = LINE_WIDTH) -> 
         second = option_rows(plans, goal)[1]
         lines.append(f"next best: {second.option}, {second.chips}, {second.step} a step.")
     return lines
+
+
+def reference_text(told: Prediction) -> str:
+    """Say what a plan is held against, and of several classes what each gives."""
+    rates = [
+        f"{part.chip_class} {marked(rate_text(part.tokens_per_second), part.emulated)}"
+        + (" (arithmetic: the model does not fit on it alone)" if part.by_arithmetic else "")
+        for part in told.reference_parts
+    ]
+    return f"{told.reference_name}, give {' + '.join(rates)} tokens/s" if rates else told.reference_name
 
 
 def bound_line(plan: Plan) -> str:

@@ -126,6 +126,24 @@ def check_zero(plan: Plan) -> None:
             f"zero_stage {plan.zero_stage} with replica {deep[0]} of {len(plan.replicas[deep[0]].stages)} stages: "
             "gradients and weights are sharded only where every replica is one stage; use zero_stage 1"
         )
+    if plan.zero_stage > 1:
+        first, *others = [(lockstep(replica), index) for index, replica in unlike_replicas(plan)]
+        unlike = next(((how, index) for how, index in others if how != first[0]), None)
+        if unlike:
+            raise BadInputError(
+                f"zero_stage {plan.zero_stage} with replica {unlike[1]} of {unlike[0]} beside replica {first[1]} of "
+                f"{first[0]}: all who share gradients and weights send them in every micro-batch, so all replicas must "
+                "be alike; use zero_stage 1"
+            )
+
+
+def lockstep(replica: Replica) -> str:
+    """Tell what replicas that share gradients or weights in every micro-batch must have in common."""
+    stage = replica.stages[0]
+    return (
+        f"{replica.microbatches:,} micro-batches of {replica.microbatch_size:,} on {stage.chip_class}, "
+        f"TP {stage.tp}, CP {stage.cp}, EP {stage.ep}"
+    )
 
 
 def check_replica(plan: Plan, replica: Replica, where: str) -> None:

@@ -104,8 +104,3 @@ def check_interleaved(places: int, microbatches: int, virtual_stages: int) -> No
             f"schedule interleaved runs micro-batches in groups of one a place: {microbatches:,} is no multiple of "
             f"{places}; nearest: {nearest}; or use 1f1b"
         )
-
-
-def choose_schedule(stages: int, microbatches: int) -> str:
-    """Pick 1f1b, which holds the fewest activations, wherever it runs; else gpipe."""
-    return "1f1b" if microbatches >= stages else "gpipe"

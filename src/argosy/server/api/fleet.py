@@ -10,7 +10,7 @@ from argosy.server import views
 from argosy.server.api.finding import node_number
 from argosy.server.api.office import Admin, Here, Who, noting
 from argosy.server.api.problems import RESPONSES
-from argosy.server.loop import State, wall_us
+from argosy.server.loop import wall_us
 from argosy.server.models import IntentWish, NodeView, PolicyText, QueueView
 from argosy.server.rules import read_rules, refusal_in
 
@@ -79,8 +79,4 @@ async def set_queues(here: Here, who: Admin, wish: PolicyText) -> list[QueueView
         here.service.loop.send(PolicyChanged, along=noting(who, "policy", "fleet"), policy=policy)
     )
     refusal_in(record)
-    return await here.ask(_shown)
-
-
-def _shown(state: State) -> list[QueueView]:
-    return views.queue_views(state)
+    return await here.ask(views.queue_views)

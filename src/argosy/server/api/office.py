@@ -4,7 +4,6 @@ Must not know any route.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, TypeVar
@@ -16,7 +15,7 @@ from argosy.server.api.problems import ForbiddenError
 from argosy.server.dryrun import Tryout
 from argosy.server.facts import Facts
 from argosy.server.jobs import Intake
-from argosy.server.loop import Along, State, wall_us
+from argosy.server.loop import Along, Question, wall_us
 from argosy.server.ranklogs import RankLogs
 from argosy.server.service import Service
 from argosy.server.tokens import Holder, audited, holder_of
@@ -36,10 +35,9 @@ class Office:
     ranklogs: RankLogs
     started_us: int
 
-    async def ask(self, question: Callable[[State], T]) -> T:
+    async def ask(self, question: Question[T]) -> T:
         """Ask the committed state."""
-        answer: T = await asyncio.wrap_future(self.service.loop.ask(question))
-        return answer
+        return await asyncio.wrap_future(self.service.loop.ask(question))
 
 
 async def office_of(request: Request) -> Office:

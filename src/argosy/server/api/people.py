@@ -13,7 +13,7 @@ from argosy import __version__
 from argosy.server import books, tokens, views
 from argosy.server.api.office import Admin, Here, Who
 from argosy.server.api.problems import RESPONSES, NotFoundError
-from argosy.server.loop import State, wall_us
+from argosy.server.loop import wall_us
 from argosy.server.models import AuditRow, EventView, HoursReport, Status, TokenView, TokenWish
 
 ROUTER = APIRouter(prefix="/v1", responses=RESPONSES)
@@ -25,25 +25,22 @@ TIME_US_MAX = 10**17
 @ROUTER.get("/status", tags=["service"], operation_id="status")
 async def status(here: Here, _who: Who) -> Status:
     """Say how the service is."""
-
-    def question(state: State) -> Status:
-        jobs, nodes, chips, held = views.counts(state)
-        return Status(
-            version=__version__,
-            pid=os.getpid(),
-            term=state.term,
-            seq=state.seq,
-            now_us=wall_us(),
-            started_us=here.started_us,
-            fleet=here.service.front.hosts.ground.fleet,
-            jobs=jobs,
-            nodes=nodes,
-            chips=chips,
-            chips_held=held,
-            waiting=here.service.loop.waiting,
-        )
-
-    return await here.ask(question)
+    counts, term, seq = await here.ask(lambda state: (views.counts(state), state.term, state.seq))
+    jobs, nodes, chips, held = counts
+    return Status(
+        version=__version__,
+        pid=os.getpid(),
+        term=term,
+        seq=seq,
+        now_us=wall_us(),
+        started_us=here.started_us,
+        fleet=here.service.front.hosts.ground.fleet,
+        jobs=jobs,
+        nodes=nodes,
+        chips=chips,
+        chips_held=held,
+        waiting=here.service.loop.waiting,
+    )
 
 
 @ROUTER.get("/events", tags=["service"], operation_id="events", response_class=StreamingResponse)
