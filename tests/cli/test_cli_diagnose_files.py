@@ -72,6 +72,18 @@ class TestPacked:
         assert all(data.startswith(part[:100_000]) for part in logs.values())
         assert all(str(tmp_path / "x") in note for note in reading.notes)
 
+    def test_a_file_in_an_archive_that_says_an_impossible_size(self, tmp_path: Path) -> None:
+        """It is noted, instead of being looked for without end."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            info = tarfile.TarInfo("rank_0.log")
+            info.pax_headers = {"size": "9" * 23}
+            archive.addfile(info)
+        (tmp_path / "x").write_bytes(buffer.getvalue())
+        logs, reading = read(tmp_path / "x")
+        assert logs == {}
+        assert "99,999,999,999,999,999,999,999 bytes, which can't be" in reading.notes[0]
+
     @pytest.mark.parametrize("magic", [b"\x1f\x8b", b"BZh9", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"])
     def test_what_only_looks_packed_is_noted(self, tmp_path: Path, magic: bytes) -> None:
         """A damaged archive is a note, and the next file is read."""

@@ -45,6 +45,7 @@ BROKEN = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile),
     *(ValueError, ArithmeticError, LookupError, RuntimeError, struct.error),
 )
+MEMBER_BYTES_MAX = 1 << 38
 # Times of change beyond are nobody's.
 NEWEST_US = 4_102_444_800_000_000
 
@@ -237,6 +238,8 @@ def _blocks(stream: Readable, reading: Reading, wide: str) -> Iterator[bytes]:
 def _tarred(name: str, stream: BinaryIO, reading: Reading, depth: int) -> Iterator[Log]:
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
+            if member.size > MEMBER_BYTES_MAX:  # tarfile would look for its end in a stream that has long ended
+                raise tarfile.ReadError(f"{member.name} says that it has {member.size:,} bytes, which can't be")
             inner = archive.extractfile(member) if member.isfile() and _is_wanted(member.name, reading) else None
             if inner is not None:
                 yield from _unpacked(printable(f"{name}/{member.name}"), inner, reading, depth)
