@@ -328,9 +328,28 @@ class Client:
             with self._http.stream("GET", path, params=parameters, timeout=timeout) as answer:
                 if answer.status_code >= 400:
                     raise problem(answer.status_code, answer.read())
-                yield from answer.iter_lines()
+                cutter = Cutter()
+                for chunk in answer.iter_bytes():
+                    yield from cutter.lines(chunk)
+                yield from cutter.last()
         except AWAY as error:
             raise away(self.address.url, error) from error
+
+
+class Cutter:
+    """Cuts a stream into lines at line feeds alone, for what a job prints may hold every other kind of line end."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def lines(self, chunk: bytes) -> list[str]:
+        """Give the lines that a chunk ends."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [line.decode("utf-8", "replace") for line in lines]
+
+    def last(self) -> list[str]:
+        """Give the line that the stream's end cut short, if any."""
+        return [self._rest.decode("utf-8", "replace")] if self._rest else []
 
 
 def log_parameters(rank: int | None, attempt: str, tail: int, follow: bool) -> dict[str, Any]:
@@ -481,7 +500,11 @@ class AsyncClient:
             async with self._http.stream("GET", path, params=parameters, timeout=timeout) as answer:
                 if answer.status_code >= 400:
                     raise problem(answer.status_code, await answer.aread())
-                async for line in answer.aiter_lines():
+                cutter = Cutter()
+                async for chunk in answer.aiter_bytes():
+                    for line in cutter.lines(chunk):
+                        yield line
+                for line in cutter.last():
                     yield line
         except AWAY as error:
             raise away(self.address.url, error) from error

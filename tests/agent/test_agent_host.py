@@ -11,7 +11,6 @@ from argosy.agent.host import (
     gloo_environment,
     host_facts,
     interface_of,
-    is_here,
     own_address,
 )
 from argosy.contracts.errors import InfrastructureError
@@ -41,20 +40,6 @@ class TestAddresses:
         """A name that nobody knows is an error that names it."""
         with pytest.raises(InfrastructureError, match=r"no way to http://no\.such\.host\.invalid:1"):
             own_address("http://no.such.host.invalid:1")
-
-    @pytest.mark.parametrize(
-        ("server", "here"),
-        [
-            ("http://127.0.0.1:1", True),
-            ("http://[::1]:1", True),
-            ("http://localhost:1", True),
-            ("http://192.0.2.1:1", False),
-            ("http://no.such.host.invalid:1", False),
-        ],
-    )
-    def test_only_this_hosts_addresses_are_here(self, server, here):
-        """A server is on this host only where its address is loopback's or one of this host's."""
-        assert is_here(server) is here
 
     def test_gloo_is_given_the_interface(self):
         """Gloo is told which interface to use; where none has the address it is left to itself."""

@@ -106,9 +106,14 @@ class TestLease:
         after.obey(start_run("sleep 1000"))
         until(lambda: after.held()[0].state == "running", "the start")
         pid = after.held()[0].ranks[0].pid
-        os.kill(AttemptFolder(attempt_path(tmp_path, ATTEMPT, 0)).runner_pid(), signal.SIGSTOP)
+        held_up = AttemptFolder(attempt_path(tmp_path, ATTEMPT, 0)).runner_pid()
+        os.kill(held_up, signal.SIGSTOP)
         lease.extend(time.monotonic())
-        until(lambda: after.held()[0].state == "stopped", "the end")
+        try:
+            until(lambda: after.held()[0].state == "stopped", "the end")
+        except AssertionError:
+            os.kill(held_up, signal.SIGKILL)
+            raise
         assert (after.held()[0].parked, alive(pid)) == (True, False)
 
 

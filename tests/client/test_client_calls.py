@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from argosy.client import Address, AsyncClient, Client, find_address
+from argosy.client import Address, AsyncClient, Client, Cutter, find_address
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.server import models as m
 from argosy.server.place import Card, write_card, write_secret
@@ -178,3 +178,17 @@ class TestAddress:
         found = find_address(folder=tmp_path)
         assert (found.url, found.token) == ("http://there:2", "t2")
         assert find_address(url="http://given:3", folder=tmp_path).url == "http://given:3"
+        # The administrator's token of this host goes to no other server.
+        monkeypatch.delenv("ARGOSY_TOKEN")
+        assert find_address(url="http://given:3", folder=tmp_path).token == ""
+        assert find_address(folder=tmp_path).token == ""
+        assert find_address(url="http://here:1/", folder=tmp_path).token == "t1"
+
+
+class TestCutter:
+    def test_only_line_feeds_end_lines(self) -> None:
+        """Other line ends, such as U+2028, stay within a line, and so does what chunks cut apart."""
+        cutter = Cutter()
+        data = "a\u2028b\x0bc\r\nd\u00e9".encode()
+        lines = [line for byte in data for line in cutter.lines(bytes([byte]))]
+        assert lines + cutter.last() == ["a\u2028b\x0bc\r", "d\u00e9"]

@@ -154,7 +154,8 @@ class TestFence:
         fence.refusal(self.stamp(stops=True))
         for number in range(ATTEMPTS_MAX):
             fence.refusal(Stamp(term=1, attempt=f"b-{number}", generation=1))
-            fence.refusal(self.stamp(stops=True))
+            if number == ATTEMPTS_MAX // 2:
+                fence.refusal(self.stamp(stops=True))
         assert "was stopped" in fence.refusal(self.stamp())
         assert "b-0" not in fence.generations
 

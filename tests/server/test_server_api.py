@@ -163,6 +163,30 @@ class TestJobs:
 
         wait(story())
 
+    def test_last_words_of_a_job_are_its_owners(self, tmp_path: Path) -> None:
+        """Others see that it failed, but not what its code wrote: not in lists, stories or events."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                agents = await fleet_of(service, 1)
+                job = await service.submit()
+                await work_until(service, agents, job["id"], "running")
+                agents[0].finish(f"{job['id']}.1", 1, "user", "password is hunter2")
+                ended = await work_until(service, agents, job["id"], "ended")
+                assert "hunter2" in ended["text"]
+                assert "hunter2" in (await service.http.get("/v1/jobs/hello/explain")).text
+                made = (await service.http.post("/v1/tokens", json={"owner": "mary"})).json()
+                async with service.as_user(made["secret"]) as mary:
+                    for path in ("", "/hello", "/hello/explain"):
+                        answer = await mary.get(f"/v1/jobs{path}")
+                        assert (answer.status_code, "hunter2" in answer.text) == (200, False)
+                async for event in service.whole.service.feed.follow("0.0", 0.05):
+                    if event is None:
+                        break
+                    assert "hunter2" not in event.text
+
+        wait(story())
+
     def test_dry_run_is_no_field_of_a_job(self, tmp_path: Path) -> None:
         """Who writes it there is told so, and nothing runs."""
 
@@ -274,6 +298,10 @@ class TestBundles:
                 body = {"document": "kind: run\ncommand: x\nupload: code\n"}
                 first = await service.http.post("/v1/jobs", json=body)
                 assert "PUT /v1/bundles" in first.json()["detail"]
+                third = await service.http.post(
+                    "/v1/jobs", json={"document": "kind: run\ncommand: x\n", "bundle": "0" * 64}
+                )
+                assert third.json()["detail"].startswith("bundle: got one for a job that uploads nothing")
                 second = await service.http.post("/v1/jobs", json=body | {"bundle": "0" * 64})
                 assert second.json()["detail"].startswith("bundle: no 000")
 

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from argosy.contracts.errors import BadInputError, InfrastructureError, NeverFitsError
-from argosy.contracts.event import OptionsRefused, TermBegan
+from argosy.contracts.event import AttemptEnded, OptionsRefused, TermBegan
 from argosy.contracts.job import RunJob
 from argosy.contracts.messages import Finished, StepDone
 from argosy.contracts.run_file import read_any_job
 from argosy.contracts.talk import ChipsFound, HostFacts, LogPart, RankSaid, StartRun
 from argosy.control import core
+from argosy.server.books import job_lines
 from argosy.server.feed import Feed, place_of
 from argosy.server.ground import joined, seat, without
 from argosy.server.intake import take
+from argosy.server.jobs import Intake
 from argosy.server.launching import Brief, Wanted, muster
 from argosy.server.ledger import Rolls
 from argosy.server.localagents import lock_holder
@@ -28,11 +30,13 @@ from argosy.server.measures import Roll, read_roll, write_roll
 from argosy.server.memory import COMPACT_AFTER, Memory, line_of
 from argosy.server.models import EventView, Submission
 from argosy.server.offers import Offers
+from argosy.server.orders import Orders
 from argosy.server.place import Card, default_folder, is_used, listen, read_card, take_lock, url_of, write_card
 from argosy.server.planning import Ask, Planning, Skills, options_of, run_offering
+from argosy.server.process import Options, serve
 from argosy.server.store import Store
 from argosy.server.tokens import holder_of, issue, revoke
-from support.serving import RUN_JOB, ground, wait
+from support.serving import RUN_JOB, SKILLS, ground, wait
 
 
 def facts(chip: str = "chip-a", count: int = 2, site: str = "") -> HostFacts:
@@ -193,6 +197,93 @@ class TestMuster:
             muster(wanted, Brief(job=job, config="", bundle="", offerings=()), ground())
 
 
+class TestOrders:
+    @pytest.mark.parametrize(("state", "sent"), [("preparing", [AttemptEnded]), ("running", [])])
+    def test_orders_that_fail_end_only_what_starts(self, tmp_path: Path, state: str, sent: list[Any]) -> None:
+        """A new server works out those of running attempts, too: these go on without, and it is tried again later."""
+        told: list[Any] = []
+        asked: list[int] = []
+
+        def ask(question: Any) -> "Future[bool]":
+            answer: Future[bool] = Future()
+            answer.set_result(question(SimpleNamespace(jobs={"job-1": SimpleNamespace(state=state)})))
+            return answer
+
+        loop: Any = SimpleNamespace(ask=ask, send=lambda kind, **_fields: told.append(kind))
+        workers: Any = SimpleNamespace(submit=lambda work, *words: (asked.append(1), work(*words)))
+        orders = Orders(Store(tmp_path / "s"), loop, ground, workers, lambda _nodes: None)
+        wanted = Wanted(attempt="job-1.1", generation=1, job="job-1", option="o", size=0, nodes=("north-1",))
+        orders.muster(wanted)
+        orders.muster(wanted)
+        assert (told, asked) == (sent, [1])
+
+
+class TestBooks:
+    def test_a_long_story_keeps_its_end(self, tmp_path: Path) -> None:
+        """The newest lines that name a job, oldest first."""
+        store = Store(tmp_path / "s")
+        store.commit([(number, b"job-1 %d" % number) for number in range(1, 5)])
+        assert job_lines(store, "job-1", 2) == [b"job-1 3", b"job-1 4"]
+
+
+class TestKeys:
+    def test_requests_with_one_key_take_turns(self, tmp_path: Path, monkeypatch: Any) -> None:
+        """However many wait, and whenever they come."""
+
+        async def story() -> None:
+            nothing: Any = None
+            intake = Intake(Store(tmp_path / "s"), nothing, tmp_path, lambda _m, text: text)
+            there, most, gates = [0], [0], [asyncio.Event() for _ in range(3)]
+            waiting = iter(gates)
+
+            async def slowly(*_words: Any) -> str:
+                there[0] += 1
+                most[0] = max(most[0], there[0])
+                await next(waiting).wait()
+                there[0] -= 1
+                return "job-1"
+
+            monkeypatch.setattr(intake, "_submit", slowly)
+            ask = Submission(document=TRAIN)
+            tasks = [asyncio.ensure_future(intake.submit(ask, "m", "key")) for _ in range(2)]
+            await turns()
+            gates[0].set()
+            await tasks[0]
+            tasks.append(asyncio.ensure_future(intake.submit(ask, "m", "key")))
+            await turns()
+            for gate in gates:
+                gate.set()
+            await asyncio.gather(*tasks)
+            assert most == [1]
+            assert len(intake._keys) == 0
+
+        wait(story())
+
+
+class TestProcess:
+    def test_what_fails_after_the_start_ends_the_server(self, tmp_path: Path, monkeypatch: Any) -> None:
+        """It is told, not lost."""
+        monkeypatch.setenv("ARGOSY_JOIN_TOKEN", "")
+
+        def ready(_url: str) -> None:
+            raise InfrastructureError("nobody to tell")
+
+        options = Options(
+            folder=tmp_path / "f",
+            host="127.0.0.1",
+            port=0,
+            ground=ground(),
+            skills=SKILLS,
+            policy=None,
+            retire_missing=False,
+            agents=(),
+            owner="root",
+            ready=ready,
+        )
+        with pytest.raises(InfrastructureError, match="nobody to tell"):
+            serve(options)
+
+
 class Logs:
     """Logs of ranks that tests write to."""
 
@@ -303,6 +394,14 @@ def event(seq: int, index: int = 0) -> EventView:
     return EventView(id=f"{seq}.{index}", at_us=seq, kind="k", about="a", text="")
 
 
+async def turns() -> None:
+    """Let whatever can go on do so."""
+    for _ in range(20):
+        done = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(done.set_result, None)
+        await done
+
+
 class Slow:
     """A loop whose writes end when a test says so."""
 
@@ -317,7 +416,7 @@ class Slow:
     async def begun(self, count: int) -> "Future[None]":
         """Wait until so many writes have begun; give the last."""
         while len(self.writes) < count:
-            await asyncio.sleep(0)
+            await turns()
         return self.writes[count - 1]
 
 
@@ -333,9 +432,10 @@ class TestRolls:
             first = asyncio.ensure_future(rolls.flush())
             writing = await slow.begun(1)
             same = asyncio.ensure_future(rolls.flush())
+            await turns()
             rolls.take("n", said(2, 2))
             later = asyncio.ensure_future(rolls.flush())
-            await asyncio.sleep(0.01)
+            await turns()
             assert [same.done(), later.done()] == [False, False]
             first.cancel()
             writing.set_result(None)

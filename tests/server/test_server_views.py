@@ -99,11 +99,15 @@ class TestViews:
         assert views.queue_views(core.state)[0].borrowed == {}
 
     def test_jobs_are_found_by_id_and_by_name(self) -> None:
-        """Of several of a name, the newest."""
+        """Of several of a name, the newest; an owner's own before others'."""
         core = Core()
         first, second = core.run(1, "research"), core.run(1, "research")
         found = [views.find_job(core.state, name) for name in (first, "in-research", "nothing")]
         assert [job.id if job else None for job in found] == [first, second, None]
+        core.tell(JobSubmitted, claim=Claim(name="in-research", queue="research", owner="eve"))
+        theirs, owner = list(core.state.jobs)[-1], core.state.jobs[first].claim.owner
+        found = [views.find_job(core.state, "in-research", name) for name in ("eve", owner, "nobody")]
+        assert [job.id if job else None for job in found] == [theirs, second if owner else theirs, theirs]
 
     @pytest.mark.parametrize(
         ("wish", "count"),

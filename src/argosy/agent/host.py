@@ -1,6 +1,5 @@
 """What an agent can tell of its host by itself: which boot this is, name, cores, memory, addresses and free ports."""
 
-import ipaddress
 import os
 import platform
 import random
@@ -54,16 +53,6 @@ def own_address(server: str) -> str:
             return str(probe.getsockname()[0])
     except OSError as error:
         raise InfrastructureError(f"no way to {server}: {error.strerror or error}") from error
-
-
-def is_here(server: str) -> bool:
-    """Tell whether a server's address is one of this very host."""
-    _, host, port = parse_server(server)
-    try:
-        found = {str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-        return all(ipaddress.ip_address(one).is_loopback or interface_of(one) for one in found)
-    except (OSError, ValueError):
-        return False
 
 
 def interface_of(address: str) -> str:

@@ -2,8 +2,7 @@
 
 One listens: its talk is answered when there is an order. The other tells at once what is news. What they tell is a
 Picture that the agent's own thread sets; what they bring goes into its inbox. They keep the lease: by answers, and by
-refused connections of a server of this very host, which prove that it did not live at that moment, so nobody counts
-this node's silence.
+refused connections: nothing listened at the server's address at that moment, so nobody counted this node's silence.
 """
 
 import logging
@@ -14,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from argosy.agent.host import is_here
 from argosy.agent.http import Courier, RefusedError, ServerGoneError
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.talk import TALK_PATH, Answer, AnyReport, Held, HostFacts, Talk, read_word, write_word
@@ -130,9 +128,7 @@ class Voice:
         try:
             answer = read_word(courier.post(TALK_PATH, write_word(talk), wait_s + REPLY_S), Answer)
         except ServerGoneError as error:
-            # Another host may refuse for a proxy or a host that took the address over, while the server lives.
-            if is_here(self.server):
-                self._hold(time.monotonic())
+            self._hold(time.monotonic())
             self._failed(error)
             return None
         except (InfrastructureError, BadInputError) as error:

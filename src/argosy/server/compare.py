@@ -28,8 +28,9 @@ HeldOf = Callable[[str], Mapping[str, Held]]
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """What a comparison came to. musters: generations to work out the orders of; one without nodes: only the grace
-    of its job. touch: nodes to compare again now.
+    """What a comparison came to. musters: generations to work out the orders of. touch: nodes to compare again now.
+
+    A generation without nodes stands for the grace of its job alone.
 
     again: nothing to do yet, but soon.
     """
@@ -47,8 +48,9 @@ class Found:
 
 
 class Comparer:
-    """Compares nodes with the state. musters: by attempt and generation; graces_s: by attempt. Both as far as they
-    are worked out, which they are not after a restart.
+    """Compares nodes with the state. musters: by attempt and generation; graces_s: by attempt.
+
+    Both are there as far as they are worked out, which they are not after a restart.
     """
 
     def __init__(

@@ -10,7 +10,6 @@ from concurrent.futures import Executor, Future
 
 from argosy.contracts.command import Launch
 from argosy.contracts.event import AttemptEnded
-from argosy.control.state import State
 from argosy.server.briefs import brief_of, put_orders
 from argosy.server.ground import Ground
 from argosy.server.launching import Muster, Wanted, grace_s_of, muster
@@ -103,10 +102,6 @@ class Orders:
         """End an attempt that can't be started; one that runs already goes on without."""
         attempt, generation = wanted.key
 
-        def starts(state: State) -> bool:
-            job = state.jobs.get(wanted.job)
-            return job is not None and job.state == "preparing"
-
         def end(asked: "Future[bool]") -> None:
             if asked.exception() is None and asked.result():
                 self._loop.send(
@@ -118,7 +113,8 @@ class Orders:
                     text=text,
                 )
 
-        self._loop.ask(starts).add_done_callback(end)
+        starts = self._loop.ask(lambda state: wanted.job in state.jobs and state.jobs[wanted.job].state == "preparing")
+        starts.add_done_callback(end)
 
 
 def _predicted(found: Muster) -> Figures:
