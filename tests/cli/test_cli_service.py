@@ -16,7 +16,7 @@ from argosy.cli.job_list import jobs_table, row_of
 from argosy.cli.job_logs import text_of
 from argosy.cli.job_show import show_attempt
 from argosy.cli.nodes import state_of
-from argosy.cli.remote import span
+from argosy.cli.remote import plain, span
 from argosy.cli.submit import settled, words_of
 from argosy.cli.up import alive, read_address
 from argosy.contracts.errors import BadInputError, InfrastructureError
@@ -79,6 +79,22 @@ class TestTable:
         """Before anybody is asked."""
         assert cli.main(arguments) == BadInputError.exit_code
         assert text in capsys.readouterr().err
+
+
+class TestPlain:
+    @pytest.mark.parametrize(
+        ("text", "shown"),
+        [
+            ("a\x1b[2Jb", "a?[2Jb"),
+            ("a\nb\tc", "a b c"),
+            ("\u202eevil", "?evil"),
+            ("\u2028x", "?x"),
+            ("gr\u00fcn", "gr\u00fcn"),
+        ],
+    )
+    def test_nothing_steers_the_terminal(self, text: str, shown: str) -> None:
+        """What a job printed can't move the cursor, turn the text around or begin a line of its own."""
+        assert plain(text) == shown
 
 
 class TestAddress:

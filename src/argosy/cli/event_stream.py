@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.remote import JsonOption, ServerOption, connect, moment
+from argosy.cli.remote import JsonOption, ServerOption, connect, moment, plain
 
 
 def command(
@@ -26,4 +26,4 @@ def command(
 
 def line_of(kind: str, about: str, text: str) -> str:
     """Write an event in one line."""
-    return f"{kind:<18} {about:<12} {text}".rstrip()
+    return f"{kind:<18} {about:<12} {plain(text)}".rstrip()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.remote import JsonOption, ServerOption, connect, moment, print_json, say, since
+from argosy.cli.remote import JsonOption, ServerOption, connect, moment, plain, print_json, say, since
 from argosy.server.models import Explanation
 
 STORY_SHOWN = 12
@@ -30,7 +30,7 @@ def show(found: Explanation) -> None:
     head = f"{found.state} {since(found.since_us)} in {found.queue}" if waits else f"{found.state} in {found.queue}"
     typer.echo(f"{found.name} ({found.job})   {head}   {found.code}".rstrip())
     if found.text:
-        typer.echo(f"  {found.text}")
+        typer.echo(f"  {plain(found.text)}")
     for need in found.needs:
         near = f" within one {need.near}" if need.near not in ("any", "site", "node") else ""
         say("needs", f"{need.nodes} {need.pool} nodes{near}; {need.free} of {need.owned} are free   ({need.option})")

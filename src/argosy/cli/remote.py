@@ -5,6 +5,7 @@ Knows how things are shown; it must not know any command.
 
 import sys
 import time
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -21,6 +22,7 @@ ServerOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the API's own answer as JSON.")]
 SECOND_US = 1_000_000
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+BLANKS = "\n\t\xa0"
 
 
 def connect(server: str) -> Client:
@@ -43,9 +45,19 @@ def print_table(columns: Mapping[str, Sequence[str]], left: Sequence[str], expen
     screen.print(made_table({title: columns[title] for title in kept}, screen.width, left))
 
 
+def plain(text: str) -> str:
+    """Give a text on one line without what steers a terminal: jobs' own words are in it, and anybody hands jobs in.
+
+    >>> plain(f"done{chr(27)}[2J{chr(10)}really")
+    'done?[2J really'
+    """
+    kept = (" " if letter in BLANKS else letter for letter in text)
+    return "".join(letter if letter == " " or unicodedata.category(letter)[0] not in "CZ" else "?" for letter in kept)
+
+
 def say(label: str, text: str) -> None:
     """Print one line of what is told: a label and words."""
-    sys.stdout.write(f"  {label:<10}  {text}\n")
+    sys.stdout.write(f"  {label:<10}  {plain(text)}\n")
 
 
 def span(seconds: float) -> str:
