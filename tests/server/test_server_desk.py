@@ -168,6 +168,19 @@ class TestSilence:
 
         assert told(tmp_path, story) == [["north-1"], [], ["north-1"]]
 
+    def test_time_in_which_the_server_stood_still_is_no_silence(self, tmp_path: Path) -> None:
+        """A server that was stopped for a while and goes on takes no node for lost that could not reach it."""
+
+        async def story(service: Served, agent: FakeAgent) -> list[list[str]]:
+            tended = desk_of(service)
+            tended._agent(agent.node).heard_s -= 2 * desk.DOWN_AFTER_S
+            tended.excuse(2 * desk.DOWN_AFTER_S)
+            excused = tended.silent()
+            tended._agent(agent.node).heard_s -= 2 * desk.DOWN_AFTER_S
+            return [excused, tended.silent()]
+
+        assert told(tmp_path, story) == [[], ["north-1"]]
+
     def test_a_node_that_comes_back_in_time_keeps_its_job(self, tmp_path: Path) -> None:
         """Down and up again before anything was replaced, the same generation goes on."""
 

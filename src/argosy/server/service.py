@@ -5,6 +5,7 @@ Everything that the HTTP API calls hangs here. Must not know HTTP.
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
@@ -21,6 +22,8 @@ from argosy.server.telling import kept_events, told
 
 LOG = logging.getLogger("argosy.server")
 WATCH_S = 1.0
+HELD_UP_S = 3.0
+"""A watch that is late by more means that the process stood still (stopped, suspended, starved), and heard nobody."""
 SWEEP_S = 30.0
 """How often all nodes are compared, whether anything seems to have changed or not."""
 
@@ -93,9 +96,14 @@ class Service:
 
     async def _watch(self) -> None:
         """See nodes go down, and compare all of them now and then."""
-        swept_s = 0.0
+        swept_s, looked_s = 0.0, time.monotonic()
         while True:
             await asyncio.sleep(WATCH_S)
+            held_up_s = time.monotonic() - looked_s - WATCH_S
+            looked_s = time.monotonic()
+            if held_up_s > HELD_UP_S:
+                LOG.warning("the server was held up for %.1f s; nodes' silence is counted without it", held_up_s)
+                self.front.desk.excuse(held_up_s)
             for node in self.front.desk.silent():
                 sent = self.loop.send(NodeSeen, node=node, observed="down")
                 # What could not be written is seen again after another silence.
