@@ -36,7 +36,7 @@ def command(
         if time.monotonic() > until_s:
             raise InfrastructureError(f"pid {card.pid} has not ended after {END_S:g} s; `kill -9 {card.pid}` is safe")
         time.sleep(POLL_S)
-    typer.echo("ended; jobs that run go on")
+    typer.echo("ended, after all jobs" if cancel_jobs else "ended; jobs that run go on")
 
 
 def end_jobs(client: Client) -> None:
