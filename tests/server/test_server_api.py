@@ -183,7 +183,7 @@ class TestJobs:
                 async for event in service.whole.service.feed.follow("0.0", 0.05):
                     if event is None:
                         break
-                    assert "hunter2" not in event.text
+                    assert "hunter2" not in event.text, event
 
         wait(story())
 

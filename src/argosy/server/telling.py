@@ -15,19 +15,30 @@ from argosy.server.store import Store
 
 SHOWN_MAX = 4
 RECORDS_AT_ONCE = 500
+FAILED = "failed_"
+"""What the reasons of jobs begin with whose code, or whose hosts, let them down."""
 
 
 def told(record: Record, names: Sequence[str]) -> Iterator[EventView]:
     """Tell what a record did, to everybody: not the last words of a job's code. names: of the nodes by number."""
     event, seq = record.event, record.event.seq
     rows = [row for change in record.changes for row in _of_change(change, names)]
-    if isinstance(event, AttemptEnded):
-        rows = [
-            (kind, about, text.partition(", ")[0] if kind.startswith("job.") else text) for kind, about, text in rows
-        ]
     rows += _of_commands(record)
+    words = event.text if isinstance(event, AttemptEnded) else ""
+    rows = [(kind, about, _without(words, text) if _is_of_job(kind) else text) for kind, about, text in rows]
     for index, (kind, about, text) in enumerate(rows):
         yield EventView(id=f"{seq}.{index}", at_us=event.now_us, kind=kind, about=about, text=text)
+
+
+def _is_of_job(kind: str) -> bool:
+    return kind == "told" or kind.startswith("job.")
+
+
+def _without(words: str, text: str) -> str:
+    """Leave out what the code of a job said last; its end, told once the nodes are free, has that after its reason."""
+    kept = text.replace(words, "").removesuffix(", ") if words else text
+    reason, _, _ = kept.partition(", ")
+    return reason if FAILED in reason else kept
 
 
 def _of_commands(record: Record) -> Iterator[tuple[str, str, str]]:
