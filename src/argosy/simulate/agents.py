@@ -15,10 +15,15 @@ BEAT_US = 10 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the server tells an agent. boot: the agent process it is meant for. lead: its node reports the job's end."""
+    """What the server tells an agent. boot: the agent process it is meant for. lead: its node reports the job's end.
+
+    until_us: it is void from then on, as an answer is to a call that was given up: the server may count the node as
+    parked and give it to others.
+    """
 
     stamp: Stamp
     boot: int
+    until_us: int
     lead: bool = False
     runs_us: int = 0
     by_us: int = 0
@@ -97,7 +102,8 @@ class Agent:
     def obey(self, message: Message) -> None:
         """Hear a command: refuse what is old or meant for a former process."""
         self.check_lease()
-        if not self.alive or message.boot != self.boot or self.memory.fence.refusal(message.stamp):
+        late = self.world.now_us >= message.until_us
+        if late or not self.alive or message.boot != self.boot or self.memory.fence.refusal(message.stamp):
             return
         if message.stamp.stops:
             delay_us = max(0, message.by_us - self.world.now_us) + self._effort_us(300)

@@ -186,16 +186,15 @@ class Server:
     def _launch(self, attempt: AttemptState, name: str) -> None:
         lead = self.state.nodes.names(attempt.all_nodes())[0] == name
         runs_us = (40 + sum(map(ord, attempt.job)) * 7 % 400) * SECOND_US
-        boot, generation = self._boots.get(name, 0), attempt.generation
-        told = Message.stamped(self.term, attempt.id, generation, boot=boot, lead=lead, runs_us=runs_us)
-        self._post(name, told)
+        self._post(name, attempt.id, attempt.generation, lead=lead, runs_us=runs_us)
 
     def _stop(self, name: str, attempt: str, generation: int, by_us: int) -> None:
-        boot = self._boots.get(name, 0)
-        self._post(name, Message.stamped(self.term, attempt, generation, stops=True, boot=boot, by_us=by_us))
+        self._post(name, attempt, generation, stops=True, by_us=by_us)
 
-    def _post(self, name: str, message: Message) -> None:
+    def _post(self, name: str, attempt: str, generation: int, **more: Any) -> None:
         agent = self.agents[name]
+        boot, until_us = self._boots.get(name, 0), self._heard_us.get(name, self.world.now_us) + agent.lease_us
+        message = Message.stamped(self.term, attempt, generation, boot=boot, until_us=until_us, **more)
         self.network.send(name, lambda: agent.obey(message))
 
     def _plan(self, job: str) -> None:
