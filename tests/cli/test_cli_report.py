@@ -82,7 +82,10 @@ class TestReport:
         """A run on real chips speaks of no emulation."""
         inputs = workspace.inputs()
         choice = choose(inputs)
-        told = replace(choice.plan.prediction, emulated=False, reference_name="b") if choice.plan.prediction else None
+        told = choice.plan.prediction
+        assert told is not None
+        parts = tuple(replace(part, emulated=False) for part in told.reference_parts)
+        told = replace(told, emulated=False, reference_name="b", reference_parts=parts)
         real = replace(choice.plan, emulated=False, prediction=told)
         choice = replace(choice, plan=real, plans=(real,))
         steps = [step(n, virtual_s=None) for n in (1, 2, 3)]
