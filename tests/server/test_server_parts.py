@@ -24,7 +24,6 @@ from argosy.server.intake import take
 from argosy.server.jobs import Intake
 from argosy.server.launching import Brief, Wanted, muster
 from argosy.server.ledger import Rolls
-from argosy.server.localagents import lock_holder
 from argosy.server.logs import Place, last_lines, new_lines
 from argosy.server.measures import Roll, read_roll, write_roll
 from argosy.server.memory import COMPACT_AFTER, Memory, line_of
@@ -607,9 +606,3 @@ class TestPlace:
         monkeypatch.delenv("ARGOSY_STATE")
         monkeypatch.setenv("XDG_STATE_HOME", "/b")
         assert default_folder() == Path("/b/argosy/server")
-
-    def test_nobody_holds_a_lock_that_is_not_there(self, tmp_path: Path) -> None:
-        """A file that is absent or free has no holder."""
-        assert lock_holder(tmp_path / "lock") == 0
-        (tmp_path / "lock").touch()
-        assert lock_holder(tmp_path / "lock") == 0

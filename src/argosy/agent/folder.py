@@ -23,6 +23,8 @@ BOARDS = Path("/dev/shm")
 LEASE_BYTES = 24
 SECOND_US = 1_000_000
 
+LOCK_NAME = "lock"
+"""The file in the folder of an agent, a runner or a fork server that its process holds locked."""
 _LOCK = "hhqqi0q"  # struct flock of Linux on 64-bit machines
 
 
@@ -130,7 +132,7 @@ class AttemptFolder:
 
     def runner_pid(self) -> int:
         """Give the process that holds the lock; 0 where none does."""
-        return lock_holder(self.path / "lock")
+        return lock_holder(self.path / LOCK_NAME)
 
 
 class Lease:

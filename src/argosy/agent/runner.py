@@ -19,7 +19,7 @@ import msgspec
 
 from argosy.agent.crew import Crew
 from argosy.agent.crews import make_crew
-from argosy.agent.folder import AttemptFolder, Lease, Standing, StopWish, Task, take_lock
+from argosy.agent.folder import LOCK_NAME, AttemptFolder, Lease, Standing, StopWish, Task, take_lock
 from argosy.agent.logwatch import LogWatch
 from argosy.agent.processes import adopt_orphans, end_descendants
 from argosy.contracts.blame import INFRASTRUCTURE, blame_of
@@ -241,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (path,) = sys.argv[1:] if arguments is None else arguments
     folder = AttemptFolder(Path(path))
     for _ in range(LOCK_TRIES):
-        if (lock := take_lock(folder.path / "lock")) is not None:
+        if (lock := take_lock(folder.path / LOCK_NAME)) is not None:
             break
         time.sleep(TICK_S / LOCK_TRIES)
     else:

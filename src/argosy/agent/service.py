@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.agent.folder import Lease, make_folder, take_lock
+from argosy.agent.folder import LOCK_NAME, Lease, make_folder, take_lock
 from argosy.agent.joining import join
 from argosy.agent.keeper import Keeper, Place
 from argosy.agent.outgoing import Outgoing
@@ -61,7 +61,7 @@ class Service:
         self._options = options
         self._state = options.state.absolute()
         make_folder(self._state)
-        self._lock = take_lock(self._state / "lock")
+        self._lock = take_lock(self._state / LOCK_NAME)
         if self._lock is None:
             raise BadInputError(f"another agent uses {self._state}; give each its own by --state")
         self._wake_path = self._state / "wake"

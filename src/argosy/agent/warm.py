@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from argosy.agent.folder import take_lock
+from argosy.agent.folder import LOCK_NAME, take_lock
 from argosy.agent.processes import without_ours
 from argosy.agent.wire import check_unix_path
 from argosy.contracts.errors import InfrastructureError
@@ -105,7 +105,7 @@ class WarmServer:
         check_unix_path(str(fork_socket(self.folder)))
         try:
             self._make_folder()
-            lock = take_lock(self.folder / "lock")
+            lock = take_lock(self.folder / LOCK_NAME)
             if lock is None:
                 return  # another agent starts it at this moment; the next call finds it
             try:

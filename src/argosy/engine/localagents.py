@@ -5,25 +5,21 @@ They outlive the server, and a later server finds them by their locks. Must not 
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import signal
-import struct
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from argosy.agent.folder import LOCK_NAME, lock_holder
 from argosy.contracts.errors import InfrastructureError
 from argosy.engine.children import Child
 
-LOG = logging.getLogger("argosy.server")
+LOG = logging.getLogger("argosy.engine")
 MODULE = "argosy.cli.main"
 WATCH_S = 2.0
 AGAIN_S_MAX = 60.0
-LOCK_NAME = "lock"
-LOCK = "hhqqi0q"
-"""How Linux lays out a lock: kind, whence, start, length, process."""
 
 
 class LocalAgents:
@@ -71,14 +67,3 @@ class LocalAgents:
         folder.mkdir(exist_ok=True, mode=0o700)
         arguments = ["agent", "--join", self._url, "--node", node, "--state", str(folder)]
         return Child(f"the agent of node {node}", MODULE, arguments, self._folder / f"{node}.log")
-
-
-def lock_holder(path: Path) -> int:
-    """Give the process that has a lock on a file; 0 where none does."""
-    try:
-        with path.open("rb") as file:
-            asked = struct.pack(LOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack(LOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
-    except OSError:
-        return 0
-    return 0 if kind == fcntl.F_UNLCK else int(pid)
