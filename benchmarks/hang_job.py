@@ -153,7 +153,7 @@ def data_stuck(rank: Rank) -> None:
 
     pipe = rank.folder / f"pipe-{rank.rank}"
 
-    class Slow(Dataset):  # type: ignore[type-arg]
+    class Slow(Dataset[int]):
         """Numbers, the last of which comes from a pipe that nobody writes."""
 
         def __len__(self) -> int:

@@ -9,10 +9,9 @@ server is away, for `patience_s`. It must not know how anything is shown.
 
 import asyncio
 import json
-import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError
 from argosy.server import models as m
-from argosy.server.place import TOKEN_NAME, default_folder, read_card, read_secret
+from argosy.server.place import Address, find_address
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0
@@ -36,7 +35,6 @@ PLAN_S = 150.0
 """How long a dry run may take, which waits for the planner."""
 STREAM_S = 60.0
 """A stream that is silent so long has ended; the server says something every 10 s."""
-SERVER_VARIABLE, TOKEN_VARIABLE = "ARGOSY_SERVER", "ARGOSY_TOKEN"
 AWAY = (httpx.TransportError,)
 
 
@@ -52,37 +50,6 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     again: bool = True
     timeout_s: float = TIMEOUT_S
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where a server is, and what opens it. folder: where both were found, if they were."""
-
-    url: str
-    token: str
-    folder: Path | None = None
-
-
-def find_address(url: str = "", token: str = "", folder: Path | None = None) -> Address:
-    """Find the server: what is given, else $ARGOSY_SERVER and $ARGOSY_TOKEN, else the service of this host.
-
-    The token of this host's service goes to no other address than that service's own.
-    Raises InfrastructureError where none is known.
-    """
-    url = url or os.environ.get(SERVER_VARIABLE, "")
-    token = token or os.environ.get(TOKEN_VARIABLE, "")
-    place = folder or default_folder()
-    card = read_card(place)
-    if not url:
-        if card is None:
-            raise InfrastructureError(
-                f"no service runs in {place}; `argosy up` begins one, {SERVER_VARIABLE} names one elsewhere"
-            )
-        url = card.url
-    url = url.rstrip("/")
-    if not token and card is not None and url == card.url:
-        token = read_secret(place / TOKEN_NAME)
-    return Address(url=url, token=token, folder=place)
 
 
 def submit_call(submission: m.Submission, key: str) -> Call[m.JobView]:
@@ -176,10 +143,15 @@ def events_of(lines: Iterator[str]) -> Iterator[m.EventView]:
 
 
 class Client:
-    """The client that waits. address: see `find_address`; patience_s: how long a server may be away."""
+    """The client that waits. address: see `find_address`; patience_s: how long a server may be away.
 
-    def __init__(self, address: Address, patience_s: float = PATIENCE_S) -> None:
-        self.address, self._patience_s = address, patience_s
+    told: hears, once a call, that the server is away and asked again.
+    """
+
+    def __init__(
+        self, address: Address, patience_s: float = PATIENCE_S, told: Callable[[str], None] = lambda _text: None
+    ) -> None:
+        self.address, self._patience_s, self._told = address, patience_s, told
         headers = {"Authorization": f"Bearer {address.token}"}
         self._http = httpx.Client(base_url=address.url, headers=headers, timeout=TIMEOUT_S)
 
@@ -202,7 +174,7 @@ class Client:
 
     def send(self, call: Call[T]) -> T:
         """Send a call and read its answer. Raises BadInputError, InfrastructureError."""
-        until_s = time.monotonic() + (self._patience_s if call.again else 0.0)
+        until_s, told = time.monotonic() + (self._patience_s if call.again else 0.0), False
         while True:
             try:
                 answer = self._http.request(**request_of(call))
@@ -211,6 +183,9 @@ class Client:
             except AWAY as error:
                 if time.monotonic() >= until_s:
                     raise away(self.address.url, error) from error
+            if not told:
+                self._told(f"{self.address.url} does not answer now; trying again for {self._patience_s:g} s")
+                told = True
             time.sleep(PAUSE_S)
 
     def submit(self, submission: m.Submission, key: str = "") -> m.JobView:
@@ -489,10 +464,18 @@ class AsyncClient:
                 yield m.LogLine.model_validate_json(line)
 
     async def events(self, after: str = "") -> AsyncIterator[m.EventView]:
-        """Follow what happens, from an event's id on, until the server hangs up."""
-        async for line in self._stream("/v1/events", {"after": after} if after else {}):
-            for event in events_of(iter((line,))):
-                yield event
+        """Follow what happens, from an event's id on; goes on where it was when the server comes back."""
+        away_s = time.monotonic()
+        while True:
+            try:
+                async for line in self._stream("/v1/events", {"after": after} if after else {}):
+                    for event in events_of(iter((line,))):
+                        after, away_s = event.id, time.monotonic()
+                        yield event
+            except InfrastructureError:
+                if time.monotonic() - away_s > STREAM_S:
+                    raise
+            await asyncio.sleep(PAUSE_S)
 
     async def _stream(self, path: str, parameters: Mapping[str, Any]) -> AsyncIterator[str]:
         timeout = httpx.Timeout(TIMEOUT_S, read=STREAM_S)

@@ -75,7 +75,7 @@ class TestParseServer:
         assert parse_server("http://h:7070") == (False, "h", 7070)
         assert parse_server("https://[::1]/") == (True, "::1", 443)
 
-    @pytest.mark.parametrize("url", ["h:7070", "ftp://h", "http://", "http://h:x", "http://h/path", ""])
+    @pytest.mark.parametrize("url", ["h:7070", "ftp://h", "http://", "http://h:x", "http://h/path", "http://[::1", ""])
     def test_others_are_refused(self, url):
         """What is no server's URL is refused with a pattern to follow."""
         with pytest.raises(BadInputError, match="write http://HOST:PORT"):

@@ -85,6 +85,13 @@ class TestNextProcess:
         until(lambda: after.held()[0].state == "ended", "its end")
         assert after.held()[0].ranks[0].code == 0
 
+    def test_a_start_that_fails_again_is_told(self, tmp_path):
+        """A runner that can't be started when the agent is back fails its attempt, not the agent."""
+        (left(tmp_path).logs / "runner.log").mkdir()  # in the way of the file, as a full disk would be
+        (held,) = keeper(tmp_path).held()
+        assert (held.state, held.blame) == ("ended", "infrastructure")
+        assert "can't start a runner in" in held.text
+
     def test_parked_is_closed(self, tmp_path):
         """Ranks that were parked never run again: the generation is closed without being told."""
         left(tmp_path, ended(parked=True, blame="infrastructure", text="parked"))

@@ -1,6 +1,7 @@
 """The runner: real processes from their start to their end, and who ends them when."""
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -84,6 +85,26 @@ class TestPreparing:
         held = run_to_end(prepared(tmp_path, start_run_of(order, ("no-such-program", "-v"))))
         assert (held.blame, held.state) == ("user", "ended")
         assert "no program 'no-such-program'" in held.text
+
+    @pytest.mark.parametrize(
+        ("command", "text"),
+        [
+            (("echo", "x" * 200_000), "command: 'echo' can't be run: Argument list too long"),
+            (("x" * 200_000,), "command: '/bin/sh' can't be run: Argument list too long"),
+            (("./script", "-v"), "command: './script' can't be run: Exec format error"),
+            (("./script/on", "-v"), "command: './script/on' can't be run: Not a directory"),
+        ],
+    )
+    def test_what_no_machine_runs_is_the_users(self, tmp_path, command, text):
+        """A command too long for the kernel, or a file that is no program, isn't tried again as a failure of a node."""
+        script = tmp_path / "shared" / "script"
+        script.parent.mkdir()
+        script.write_bytes(b"\0no program")
+        script.chmod(0o755)
+        order = start_run_of(start_run("x"), command)
+        spec = dataclasses.replace(order.spec, working_directory=str(script.parent))
+        held = run_to_end(prepared(tmp_path / "state", msgspec.structs.replace(order, spec=spec)))
+        assert (held.blame, held.state, held.text) == ("user", "ended", text)
 
     def test_a_missing_working_directory_is_told(self, tmp_path):
         """A folder that this node doesn't see is named with the node."""
@@ -219,14 +240,15 @@ class TestLogs:
         assert held.text == "rank 0: a log pattern that stops: loss: nan"
 
     def test_a_pattern_that_never_ends_holds_nothing_up(self, tmp_path):
-        """A regular expression that takes hours on a line is given up and told; the lease still counts."""
-        pattern = LogPattern(match="(x+x+)+y", means="user", stop=True)
+        """A regular expression that takes hours on a line is given up, which the log tells; the lease still counts."""
+        patterns = tuple(LogPattern(match=text, means="user", stop=True) for text in ("(x+x+)+y", "too long"))
         line = "x" * 40
-        folder = prepared(tmp_path, start_run(f"echo {line}; sleep 1000", log_patterns=(pattern,)), lease_s=3.0)
+        folder = prepared(tmp_path, start_run(f"echo {line}; sleep 1000", log_patterns=patterns), lease_s=3.0)
         with runner(folder) as process:
             process.wait(30)
         assert (folder.held().parked, folder.held().state) == (True, "stopped")
-        assert "pattern '(x+x+)+y' took too long" in (folder.logs / "runner.log").read_text()
+        told = "[argosy] pattern '(x+x+)+y' took too long on one line; it is searched no more"
+        assert folder.log(0).read_text().splitlines() == [line, told]
 
     def test_times_of_output_and_steps_are_told(self, tmp_path):
         """Where a job limits silence, it is told how long ago something was written, and a step was seen."""

@@ -55,6 +55,13 @@ class TestDiagnose:
         assert any(line.startswith("not at fault") for line in lines)
         assert any(line.startswith("what to do") for line in lines)
 
+    def test_the_page_shows_what_comes_out(self, logs: Path, capsys: Any) -> None:
+        """The example in docs/diagnose.md is what is printed, ends of lines apart."""
+        assert main(["diagnose", "logs", "dmesg-node-17.txt"]) == 0
+        printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+        page = (Path(__file__).parents[2] / "docs" / "diagnose.md").read_text(encoding="utf-8")
+        assert f"$ argosy diagnose logs/ dmesg-node-17.txt\n{printed}\n```" in page
+
     def test_json_has_all_of_it(self, logs: Path, capsys: Any) -> None:
         """The object holds incidents, clocks, what was read, and notes."""
         (logs / "logs" / "train.py").write_text("raise RuntimeError('CUDA out of memory')")
@@ -172,6 +179,7 @@ class TestHostileInput:
         assert [main(["diagnose", name]) for name in ("absent", "empty", "zeros")] == [2, 2, 2]
         told = capsys.readouterr().err.splitlines()
         assert [line.split(":")[0] for line in told] == ["absent", "empty", "zeros"]
+        assert told[2].count("zeros") == 1
 
     def test_a_pickle_that_calls_is_not_run(self, logs: Path, capsys: Any) -> None:
         """A dump that would run a program when loaded does not, and the logs beside it are judged."""

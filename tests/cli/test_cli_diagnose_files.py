@@ -142,6 +142,17 @@ class TestFindFiles:
         with pytest.raises(BadInputError, match="no logs there \\(1 file of other kinds\\)"):
             find_files([str(tmp_path)], Reading())
 
+    def test_devices_are_refused(self) -> None:
+        """A device may give bytes for ever."""
+        with pytest.raises(BadInputError, match="/dev/urandom: a device, which may never end"):
+            find_files(["/dev/urandom"], Reading())
+
+    def test_line_ends_in_names_stay_in_their_line(self, tmp_path: Path) -> None:
+        """A name with a line end is shown with an escape, so that it can't look like two lines of the answer."""
+        (tmp_path / "a\nb.log").write_bytes(TEXT)
+        logs, _ = read(tmp_path / "a\nb.log")
+        assert [name.removeprefix(str(tmp_path)) for name in logs] == ["/a\\nb.log"]
+
     def test_pipes_and_sockets_in_folders_are_left_alone(self, tmp_path: Path) -> None:
         """What would never end is not opened; links to nowhere and loops do no harm."""
         os.mkfifo(tmp_path / "pipe")

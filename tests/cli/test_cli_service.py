@@ -1,9 +1,12 @@
 """Commands of the service: what they send, what they print, and what they refuse before anybody is asked."""
 
+import io
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,12 +76,39 @@ class TestTable:
             (["jobs", "--state", "runing"], "--state runing: write one of waiting, reserved"),
             (["up", "--listen", "here"], "--listen here: write a port"),
             (["up", "--listen", "99999"], "--listen 99999: write a port"),
+            (["drain", "n", "--deadline", "99999999h"], "deadline_s: Input should be less than or equal to 1000000000"),
+            (["cordon", "n", "--reason", "x" * 1001], "reason: String should have at most 1000 characters"),
+            (["token", "create", "x" * 64], "owner: String should have at most 63 characters"),
+            (["status", "--server", "here:1"], "server: got 'here:1'; write a URL"),
         ],
     )
     def test_contradictions_are_refused_first(self, arguments: list[str], text: str, capsys: Any) -> None:
         """Before anybody is asked."""
         assert cli.main(arguments) == BadInputError.exit_code
         assert text in capsys.readouterr().err
+
+    def test_a_folder_that_can_not_be_written_is_told(self, tmp_path: Path, capsys: Any) -> None:
+        """With its path, not as a bug."""
+        (tmp_path / "server.log").mkdir()
+        assert cli.main(["up", "--state", str(tmp_path)]) == InfrastructureError.exit_code
+        assert f"{tmp_path}/server.log: can't be written: " in capsys.readouterr().err
+
+    def test_like_code_has_the_same_id(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whenever it is packed, so that one key with one job stays one request."""
+        (tmp_path / "code").mkdir()
+        (tmp_path / "code" / "a.py").write_text("print(1)")
+        packed: list[bytes] = []
+
+        def put_bundle(path: Path) -> m.BundleView:
+            packed.append(path.read_bytes())
+            return m.BundleView(id="0" * 64, size_bytes=len(packed[-1]))
+
+        for now_s in (1e9, 2e9):
+            monkeypatch.setattr(time, "time", lambda now_s=now_s: now_s)
+            upload(SimpleNamespace(put_bundle=put_bundle), tmp_path / "code")
+        assert packed[0] == packed[1]
+        with tarfile.open(fileobj=io.BytesIO(packed[0])) as archive:
+            assert archive.getnames() == [".", "./a.py"]
 
 
 class TestPlain:

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,8 +108,10 @@ class TestAnswers:
         """Until it is back, or patience ends; what must not be done twice is not."""
         answers = iter([(503, b"{}"), (503, b"{}"), (200, b"[]")])
         server = play(lambda *_: next(answers))
-        with Client(server.address, patience_s=30.0) as client:
+        told: list[str] = []
+        with Client(server.address, patience_s=30.0, told=told.append) as client:
             assert client.nodes() == []
+        assert told == [f"{server.address.url} does not answer now; trying again for 30 s"]
         once = play(lambda *_: (503, b'{"detail": "away"}'))
         with Client(once.address, patience_s=30.0) as client, pytest.raises(InfrastructureError, match="away"):
             client.create_token(m.TokenWish(owner="mary"))
@@ -123,8 +127,9 @@ class TestAnswers:
 
 
 class TestStreams:
-    def test_events_go_on_where_they_were(self, play: Any) -> None:
-        """A stream that ends is asked for again, after the last id."""
+    @pytest.mark.parametrize("waits", [True, False])
+    def test_events_go_on_where_they_were(self, play: Any, waits: bool) -> None:
+        """A stream that ends is asked for again, after the last id, by both clients."""
         seen: list[str] = []
 
         def answer(_method: str, path: str, _headers: Any, _body: bytes) -> tuple[int, bytes]:
@@ -132,9 +137,17 @@ class TestStreams:
             event = m.EventView(id=f"{len(seen)}.0", at_us=1, kind="k", about="a", text="t")
             return 200, f": hello\n\nid: {event.id}\ndata: {event.model_dump_json()}\n\n".encode()
 
-        with Client(play(answer).address) as client:
-            events = client.events()
-            assert [next(events).id, next(events).id] == ["1.0", "2.0"]
+        async def story() -> list[str]:
+            async with AsyncClient(play(answer).address) as client:
+                events = client.events()
+                return [(await anext(events)).id, (await anext(events)).id]
+
+        if waits:
+            with Client(play(answer).address) as client:
+                events = client.events()
+                assert [next(events).id, next(events).id] == ["1.0", "2.0"]
+        else:
+            assert asyncio.run(story()) == ["1.0", "2.0"]
         assert seen == ["/v1/events", "/v1/events?after=1.0"]
 
     def test_logs_are_lines_of_json(self, play: Any) -> None:
@@ -183,6 +196,22 @@ class TestAddress:
         assert find_address(url="http://given:3", folder=tmp_path).token == ""
         assert find_address(folder=tmp_path).token == ""
         assert find_address(url="http://here:1/", folder=tmp_path).token == "t1"
+
+    @pytest.mark.parametrize(
+        ("url", "token", "text"),
+        [
+            ("here:7070", "", "server: got 'here:7070'; write a URL such as http"),
+            ("http://[::1", "", "write a URL such as http"),
+            ("http://a:b", "", "write a URL such as http"),
+            ("http://", "", "write a URL such as http"),
+            ("http://a\nb", "", "write a URL such as http"),
+            ("http://a", "t\u00f6ken", "ARGOSY_TOKEN: a token has letters"),
+        ],
+    )
+    def test_what_is_no_address_is_refused(self, tmp_path: Path, url: str, token: str, text: str) -> None:
+        """Before anybody is waited for."""
+        with pytest.raises(BadInputError, match=re.escape(text)):
+            find_address(url=url, token=token, folder=tmp_path)
 
 
 class TestCutter:

@@ -79,9 +79,7 @@ class TestJob:
     def test_other_kinds_are_refused_by_name(self):
         """`kind: run` and `kind: serve` are known but not run, whatever else is in the file."""
         text = error_of(text="kind: serve\ncommand: vllm serve\n")
-        assert (
-            text == "job.yaml:1:1  kind: this version runs `kind: train` only; serve is planned and refused until then"
-        )
+        assert text == "job.yaml:1:1  kind: this version has train and run; serve is planned and refused until then"
         assert (
             error_of("kind=trian") == "--set kind=trian  kind: must be one of train, got 'trian'; did you mean train?"
         )

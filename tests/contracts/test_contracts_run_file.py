@@ -80,6 +80,13 @@ class TestRefusals:
         """A wrong value is refused with its place, what it is and what may stand there."""
         assert text in error_of(more)
 
+    @pytest.mark.parametrize(("kind", "got"), [("Run", "'Run'"), ("[run]", "run"), ("5", "5")])
+    def test_another_kind_is_told_alone(self, kind, got):
+        """A kind that isn't there is named, without what a training job would lack."""
+        told = error_of(text=f"kind: {kind}\ncommand: x\n")
+        assert told.startswith("job.yaml:1:1  kind: must be train or run, got ")
+        assert got in told
+
     def test_all_problems_come_at_once(self):
         """Two mistakes are two lines."""
         assert len(error_of("nodes: x\nrestarts: -1").splitlines()) == 2

@@ -8,7 +8,7 @@ from argosy.control import log
 from argosy.control.core import step
 from argosy.control.snapshot import restore, snapshot
 from argosy.control.state import State
-from argosy.control.story import job_story
+from argosy.control.story import job_story, node_story
 from argosy.control.transitions import BrokenStateError
 from support.cores import Core, policy, queue, size
 
@@ -92,6 +92,12 @@ class TestOrderOfEvents:
         assert "no such job" in core.refusals()[-3:][0]
 
 
+def first_start(core: Core) -> int:
+    """Find the record in which the first attempt began."""
+    began = (any(type(change).__name__ == "AttemptBegan" for change in record.changes) for record in core.records)
+    return list(began).index(True)
+
+
 class TestStories:
     def test_a_job_s_story_begins_and_ends(self):
         """The story of a job holds its submission, start and end, and nothing of others."""
@@ -102,3 +108,13 @@ class TestStories:
         story = job_story(core.records, job.id)
         assert (story[0].event, story[-1].event) == ("JobSubmitted", "NodesReleased")
         assert {getattr(change, "job", job.id) for chapter in story for change in chapter.did} == {job.id}
+
+    def test_a_node_s_story_tells_who_held_it(self):
+        """The story of a node holds its coming, its holder and its release; a log cut short, what is left of them."""
+        core = Core(north_h800=2)
+        core.end(core.submit(size(H, 2)))
+        number = core.state.nodes.number["north-h800-2"]
+        lived = ["NodeAdded", "NodeObserved", "AttemptBegan", "NodesLeft", "NodesFreed"]
+        for cut, kinds in ((0, lived), (first_start(core), lived[2:])):
+            story = node_story(core.records[cut:], "north-h800-2", number)
+            assert [type(change).__name__ for chapter in story for change in chapter.did] == kinds

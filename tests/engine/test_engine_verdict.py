@@ -67,6 +67,8 @@ class TestOutcomes:
             (137, "", "infrastructure"),
             (-11, "", "user"),
             (139, "", "user"),
+            (128, "", "user"),
+            (255, "", "user"),
             (1, "argosy", "infrastructure"),
             (-9, "user", "user"),
         ],

@@ -6,7 +6,6 @@ import pytest
 from argosy.health.finding import Finding
 from argosy.health.groups import lay_out
 from argosy.health.locate import locate
-from argosy.health.slow import rank_by_slowness
 from argosy.health.traces import (
     Collective,
     GroupTrace,
@@ -430,9 +429,11 @@ class TestSlow:
 
     def test_slow_ranks_are_ranked(self):
         """The list of slow ranks begins with the worst and says how much it costs."""
-        board = lay_out(self.rounds({1: 40_000, 3: 35_000}), Liveness())
-        ranked = rank_by_slowness(board)
-        assert [(each.rank, each.late_us, each.share) for each in ranked] == [(1, 40_000, 0.4), (3, 35_000, 0.35)]
+        found = locate(self.rounds({1: 40_000, 3: 35_000}))
+        assert [each.culprit.name for each in found] == ["rank 1", "rank 3"]
+        assert "comes 40.0 ms after" in found[0].evidence[0].text
+        assert "is 40% of the time" in found[0].evidence[0].text
+        assert "is 35% of the time" in found[1].evidence[0].text
 
     def test_jitter_is_not_slow(self):
         """A few milliseconds of a hundred are no fault."""

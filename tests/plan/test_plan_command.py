@@ -114,6 +114,8 @@ class TestPlanCommand:
             (["--timeline", "t.png"], 2, "--timeline t.png: write a name that ends in .svg"),
             (["--set", "chips.allow=[]"], 2, "chips.allow: got []; name at least one chip"),
             (["--for", "megatron", "--runnable"], 2, "--runnable for Argosy's own trainer; give one of them"),
+            (["--runnable", "--set", "model=mixtral-8x7b"], 2, "model: mixtral-8x7b: the trainer can't run a mixture"),
+            (["--runnable", "--pareto", "--set", "model=gpt2"], 2, "the trainer can't run the family gpt2; it runs"),
             (["--set", "objective=cheapest", "--set", "time_limit=4 moons"], 2, "time_limit"),
         ],
     )

@@ -74,3 +74,15 @@ class TestFile:
         (tmp_path / "text").write_text("no database, but long enough to be looked at as one" * 100)
         with pytest.raises(InfrastructureError, match=name):
             Store(tmp_path / name)
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_one_that_is_gone_is_noticed(self, store: Store, again: bool) -> None:
+        """SQLite would go on writing what nobody finds again; nothing is acknowledged instead."""
+        store.commit([(1, b"one")])
+        store.path.rename(store.path.with_name("elsewhere"))
+        if again:
+            store.path.write_bytes(b"")
+        with pytest.raises(InfrastructureError, match=r"store\.sqlite: the service's store can't be used: "):
+            store.commit([(2, b"two")])
+        with pytest.raises(InfrastructureError, match=r"store\.sqlite"):
+            store.recall()

@@ -52,6 +52,14 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
+async def turns() -> None:
+    """Let whatever can go on do so."""
+    for _ in range(20):
+        done = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(done.set_result, None)
+        await done
+
+
 def ground(nodes: int = 2, chips: int = 2) -> Ground:
     """Make a fleet of like nodes `north-1`, ..."""
     name = "north/chip-a"

@@ -3,12 +3,14 @@
 Knows nothing of frameworks; the environment it gives is that of `agent.environment`.
 """
 
+import errno
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 from argosy.agent.bundles import unpack
 from argosy.agent.crew import Crew
@@ -25,6 +27,10 @@ LINE_CHARACTERS_MAX = 2000
 ERROR_LINE = re.compile(r"[\w.]*(?:Error|Exception)\w*: \S.*")
 """How Python and many others say in one line why they end."""
 SHELL = "/bin/sh"
+NO_PROGRAM = frozenset(
+    {errno.E2BIG, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOEXEC, errno.ENOTDIR, errno.EPERM}
+)
+"""What execve(2) says of the command, not of the machine."""
 
 
 class CommandCrew(Crew):
@@ -34,6 +40,7 @@ class CommandCrew(Crew):
         super().__init__(folder, task)
         self._order = order
         self._numbers: dict[int, int] = {}
+        # Kept, for the next Popen would reap the process of one that is let go.
         self._started: list[subprocess.Popen[bytes]] = []
         self._directory = folder.work
 
@@ -104,27 +111,36 @@ class CommandCrew(Crew):
         number = order.gang.first_rank + local_rank
         command = order.spec.command
         words = [SHELL, "-c", command[0]] if len(command) == 1 else list(command)
-        try:
-            with self.folder.log(number).open("ab") as log:
-                process = subprocess.Popen(
-                    words,
-                    cwd=self._directory,
-                    env=self._environment(local_rank),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    preexec_fn=die_with_parent,
-                )
-        except FileNotFoundError as error:
-            raise UserCodeError(f"command: node {self.task.node} has no program {command[0]!r}") from error
-        except PermissionError as error:
-            raise UserCodeError(f"command: {command[0]!r} can't be run: {error.strerror}") from error
-        except OSError as error:
-            raise InfrastructureError(f"rank {number} can't be started: {error.strerror}") from error
+        with self._open_log(number) as log:
+            process = self._start_process(words, self._environment(local_rank), log)
         self._started.append(process)
         self._numbers[process.pid] = number
         self.ranks[number] = HeldRank(rank=number, pid=process.pid)
+
+    def _start_process(self, words: list[str], environment: dict[str, str], log: BinaryIO) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                words,
+                cwd=self._directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        except FileNotFoundError as error:
+            raise UserCodeError(f"command: node {self.task.node} has no program {words[0]!r}") from error
+        except OSError as error:
+            if error.errno in NO_PROGRAM:
+                raise UserCodeError(f"command: {words[0]!r} can't be run: {error.strerror}") from error
+            raise InfrastructureError(f"a rank can't be started: {error.strerror}") from error
+
+    def _open_log(self, number: int) -> BinaryIO:
+        try:
+            return self.folder.log(number).open("ab")
+        except OSError as error:
+            raise InfrastructureError(f"the log of rank {number} can't be opened: {error.strerror}") from error
 
     def _environment(self, local_rank: int) -> dict[str, str]:
         meeting = self.meeting

@@ -5,7 +5,7 @@ Pure. The user's variables come before the agent's own environment, and ours bef
 
 from collections.abc import Mapping
 
-from argosy.agent.processes import MARK
+from argosy.agent.processes import MARK, OURS
 from argosy.contracts.talk import Meeting, StartRun
 
 
@@ -13,7 +13,7 @@ def rank_environment(
     base: Mapping[str, str], order: StartRun, meeting: Meeting, local_rank: int, *, node: str, folder: str
 ) -> dict[str, str]:
     """Make the environment of one process of this node. base: the agent's own; folder: marks the process as ours."""
-    kept = {name: text for name, text in base.items() if not name.startswith(("ARGOSY_", "PET_", "TORCHELASTIC_"))}
+    kept = {name: text for name, text in base.items() if not name.startswith((OURS, "PET_", "TORCHELASTIC_"))}
     gang, spec = order.gang, order.spec
     rank = str(gang.first_rank + local_rank)
     torch = {

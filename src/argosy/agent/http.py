@@ -33,13 +33,14 @@ class RefusedError(InfrastructureError):
 
 def parse_server(url: str) -> tuple[bool, str, int]:
     """Read a server's URL as (encrypted, host, port). Raises BadInputError."""
-    parts = urlsplit(url)
+    refusal = BadInputError(f"server {url!r}: write http://HOST:PORT or https://HOST:PORT")
     try:
+        parts = urlsplit(url)
         port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.path not in ("", "/"):
-        raise BadInputError(f"server {url!r}: write http://HOST:PORT or https://HOST:PORT")
+    except ValueError as error:
+        raise refusal from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise refusal
     return parts.scheme == "https", parts.hostname, port or (443 if parts.scheme == "https" else 80)
 
 

@@ -1,5 +1,6 @@
 """How an agent gets its key: once, by a join token; kept on its disk from then on."""
 
+import logging
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from argosy.agent.keys import Identity, read_identity, write_identity
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.talk import JOIN_PATH, HostFacts, JoinAnswer, JoinAsk, read_word, write_word
 
+LOG = logging.getLogger("argosy.agent")
 REPLY_S = 30.0
 AGAIN_S = 1.0
 SERVER_ERRORS = 500
@@ -48,6 +50,7 @@ def _ask(server: str, ask: JoinAsk, patience_s: float) -> JoinAnswer:
     """Join; a server that is not there yet is asked again until the patience ends."""
     deadline_s = time.monotonic() + patience_s
     courier = Courier(server, "")
+    told = ""
     try:
         while True:
             try:
@@ -56,6 +59,9 @@ def _ask(server: str, ask: JoinAsk, patience_s: float) -> JoinAnswer:
                 refused = getattr(error, "status", SERVER_ERRORS) < SERVER_ERRORS
                 if refused or time.monotonic() + AGAIN_S > deadline_s:
                     raise
+                if str(error) != told:
+                    told = str(error)
+                    LOG.info("%s; asked again for up to %.0f s", told, deadline_s - time.monotonic())
             time.sleep(AGAIN_S)
     finally:
         courier.close()

@@ -290,7 +290,11 @@ class Keeper:
             self._holdings[holding.attempt] = holding
             if folder.held() is None and not folder.runner_pid():
                 # The task was written and nothing began: the last process ended just between.
-                holding.begun_s, holding.runner = time.monotonic(), start_runner(folder)
+                holding.begun_s = time.monotonic()
+                try:
+                    holding.runner = start_runner(folder)
+                except InfrastructureError as error:
+                    holding.failure = str(error)
 
     def _tidy(self) -> None:
         """Remove the oldest folders that are forgotten, beyond those that are kept for their logs."""

@@ -1,9 +1,10 @@
 """Watches the logs of one node's ranks as they grow: when what was written, marks of steps, patterns a user named.
 
-Ranks write their logs themselves, so whoever watches may die without harm. Reads what is new now and then; knows
-nothing of processes.
+Ranks write their logs themselves, so whoever watches may die without harm; a pattern given up is told in them, too.
+Reads what is new now and then; knows nothing of processes.
 """
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +21,8 @@ LOOK_S = 1.0
 """How long one look may search; lines beyond are passed over."""
 LINE_CHARACTERS_MAX = 2000
 TEXT_CHARACTERS = 300
+OWN_LINE = b"[argosy] "
+"""How lines begin that were written here, in which nothing is searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,7 @@ class _Log:
 class LogWatch:
     """The logs of some ranks. output_us, mark_us: when one last grew, and last showed a step; Unix time in us.
 
-    They may be there already, when a launch of an earlier process of this runner wrote them. given_up: patterns that
-    took too long on a line, and are searched no more.
+    They may be there already, when a launch of an earlier process of this runner wrote them.
     """
 
     folder: AttemptFolder
@@ -55,11 +57,11 @@ class LogWatch:
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     output_us: int = 0
     mark_us: int = 0
-    given_up: list[str] = field(default_factory=list)
     _logs: list[_Log] = field(default_factory=list)
     _compiled: list[tuple[re.Pattern[str], LogPattern]] = field(default_factory=list)
     _step: re.Pattern[str] | None = None
     _bounded: BoundedSearch | None = None
+    _given_up: set[str] = field(default_factory=set)
     _until_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -112,26 +114,34 @@ class LogWatch:
         for line in lines:
             if time.monotonic() >= self._until_s:
                 break
-            found += self._matches(log.rank, line)
+            if not line.startswith(OWN_LINE):
+                found += self._matches(log, line)
         return found
 
-    def _matches(self, rank: int, line: bytes) -> list[Match]:
+    def _matches(self, log: _Log, line: bytes) -> list[Match]:
         text = line[:LINE_CHARACTERS_MAX].decode(errors="replace")
-        if self._step and self._finds(self._step, text):
+        if self._step and self._finds(log, self._step, text):
             self.mark_us = self.output_us
         return [
-            Match(rank=rank, pattern=pattern, line=text.strip()[:TEXT_CHARACTERS])
+            Match(rank=log.rank, pattern=pattern, line=text.strip()[:TEXT_CHARACTERS])
             for compiled, pattern in self._compiled
-            if self._finds(compiled, text)
+            if self._finds(log, compiled, text)
         ]
 
-    def _finds(self, pattern: re.Pattern[str], text: str) -> bool:
-        """Search a line, unless this pattern is given up; a pattern of steps that is given up shows none any more."""
-        if self._bounded is None or pattern.pattern in self.given_up:
+    def _finds(self, log: _Log, pattern: re.Pattern[str], text: str) -> bool:
+        """Search a line, unless this pattern is given up."""
+        if self._bounded is None or pattern.pattern in self._given_up:
             return False
         found = self._bounded.found(pattern, text)
         if found is None:
-            self.given_up.append(pattern.pattern)
-            if pattern is self._step:
-                self.mark_us = 0
+            self._give_up(log, pattern)
         return bool(found)
+
+    def _give_up(self, log: _Log, pattern: re.Pattern[str]) -> None:
+        """Search for a pattern no more, and tell so where its user looks; one of steps shows none any more."""
+        self._given_up.add(pattern.pattern)
+        if pattern is self._step:
+            self.mark_us = 0
+        words = f"pattern {pattern.pattern!r} took too long on one line; it is searched no more\n"
+        with contextlib.suppress(OSError), log.path.open("ab") as file:
+            file.write(OWN_LINE + words.encode(errors="replace"))

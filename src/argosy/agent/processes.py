@@ -16,7 +16,9 @@ import psutil
 MARK = "ARGOSY_FOLDER"
 """The environment variable by which a rank's processes are known."""
 OURS = "ARGOSY_"
+"""How the names of our own variables begin."""
 SHARED = "ARGOSY_CACHE"
+"""Where downloads are kept: the one of ours that ranks of `kind: train` see."""
 RANK_NAME = "argosy-rank-"
 GONE_S = 5.0
 TICK_S = 0.02

@@ -158,11 +158,7 @@ class Runner:
         """Let what the logs say count for their ranks."""
         if self._watch is None:
             return
-        given_up = len(self._watch.given_up)
-        matches = self._watch.look()
-        for pattern in self._watch.given_up[given_up:]:
-            _say(f"pattern {pattern!r} took too long on one line; it is searched no more")
-        for match in matches:
+        for match in self._watch.look():
             if match.pattern.means != "note":
                 self._crew.said(match.rank, match.pattern.means, match.line)
             if match.pattern.stop and self._kill_at_s is None:

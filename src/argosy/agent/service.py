@@ -61,9 +61,7 @@ class Service:
         self._options = options
         self._state = options.state.absolute()
         make_folder(self._state)
-        self._lock = take_lock(self._state / LOCK_NAME)
-        if self._lock is None:
-            raise BadInputError(f"another agent uses {self._state}; give each its own by --state")
+        self._lock = _lock(self._state)
         self._wake_path = self._state / "wake"
         self._wake = _open_wake(self._wake_path)
         self._join(options.join_s)
@@ -203,6 +201,18 @@ class Service:
             self._warm.ensure()
         except InfrastructureError as error:
             LOG.warning("%s", error)
+
+
+def _lock(state: Path) -> int:
+    """Have an agent's folder for this process alone."""
+    try:
+        lock = take_lock(state / LOCK_NAME)
+    except OSError as error:
+        text = f"can't use the agent's folder {state}: {error.strerror}"
+        raise InfrastructureError(f"{text}; --state names another") from error
+    if lock is None:
+        raise BadInputError(f"another agent uses {state}; give each its own by --state")
+    return lock
 
 
 def _open_wake(path: Path) -> int:

@@ -13,7 +13,7 @@ from argosy.cli.planfile import read_plan
 from argosy.cli.planning import plan_inputs
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
-from argosy.model.shape import ModelShape, trainer_refusal
+from argosy.model.shape import ModelShape, check_trainable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,7 @@ def choose(inputs: Inputs, wanted: str | None = None) -> Choice:
     """
     shape, config = load_model(inputs.job, inputs.job_source)
     with told_of(inputs.job_source):
-        if refusal := trainer_refusal(shape):
-            raise BadInputError(f"model: {refusal}")
+        check_trainable(shape, "model")
     from_file = wanted is not None and not wanted.isdecimal()
     if from_file:
         plans: tuple[Plan, ...] = (read_plan(Path(str(wanted)), inputs),)

@@ -15,6 +15,7 @@ from argosy.cli.files import read_text
 from argosy.cli.words import console, counted
 from argosy.contracts.codec import encode
 from argosy.health.packaged import load_book
+from argosy.health.scanner import Scanner
 
 WIDTH = 120
 # Found, and asked to say so by the exit code; apart from the codes of errors.
@@ -41,7 +42,7 @@ def command(
     zone_minutes = read_zone(timezone) if timezone else None
     hint = "write one as docs/diagnose-signatures.md shows"
     book = load_book({str(path): read_text(path, "file of patterns", hint) for path in patterns or ()})
-    files = take_files(paths, book.signatures, zone_minutes)
+    files = take_files(paths, Scanner(book.signatures), zone_minutes)
     incidents = verdict(files, book)
     if as_json:
         typer.echo(encode({"incidents": incidents, **about(files)}).decode())

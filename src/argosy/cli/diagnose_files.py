@@ -101,18 +101,18 @@ class Log:
 
 
 def printable(text: str) -> str:
-    r"""Give a text that can be written as UTF-8: names of files may hold bytes that can't.
+    r"""Give a text of one line that can be written as UTF-8: names of files may hold bytes that can't, and line ends.
 
-    >>> printable("rank_\udcff.log")
-    'rank_?.log'
+    >>> printable("rank_\udcff\n.log")
+    'rank_?\\n.log'
     """
-    return text.encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode().replace("\n", "\\n").replace("\t", "\\t")
 
 
 def find_files(names: Sequence[str], reading: Reading) -> list[Path]:
     """List the files under files and folders, each once, in the order of their names.
 
-    Raises BadInputError for a name that isn't there, and where there is nothing to read at all.
+    Raises BadInputError for a name that isn't there, for a device, and where there is nothing to read at all.
     """
     found: dict[Path, None] = {}
     for name in names:
@@ -127,6 +127,10 @@ def find_files(names: Sequence[str], reading: Reading) -> list[Path]:
             raise BadInputError(
                 f"{name}: can't be read: {reason}; name files or folders of logs, or - for standard input"
             ) from error
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise BadInputError(
+                f"{name}: a device, which may never end; name files or folders of logs, or - for standard input"
+            )
         found |= dict.fromkeys(_walked(path, reading)) if stat.S_ISDIR(mode) else {path: None}
     if not found:
         skipped = f" ({counted(reading.skipped, 'file')} of other kinds)" if reading.skipped else ""

@@ -4,17 +4,18 @@ Opens and counts; judging is the room `health`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from argosy.cli.diagnose_files import Log, Reading, find_files, read_logs
+from argosy.cli.diagnose_files import Log, Reading, find_files, printable, read_logs
+from argosy.cli.diagnose_slow import SlowSearches
 from argosy.cli.waiting import Waiting
 from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.health.dumps import Dump, kind_of, read_dump
 from argosy.health.intake import Intake
 from argosy.health.keeper import Keeper, Taken
 from argosy.health.scanner import Scanner
-from argosy.health.signature import Signature
 
 # A dump is read whole: a flight recorder of 2,000 entries with stacks has some tens of megabytes.
 DUMP_BYTES_MAX = 1 << 29
@@ -40,17 +41,19 @@ class Files:
     lines: int
 
 
-def take_files(names: Sequence[str], signatures: Sequence[Signature], zone_minutes: int | None = None) -> Files:
-    """Read files and folders. zone_minutes: of times that name no zone, where that is told.
+def take_files(names: Sequence[str], scanner: Scanner, zone_minutes: int | None = None) -> Files:
+    """Read files and folders, and search the logs. zone_minutes: of times that name no zone, where that is told.
 
-    Raises BadInputError for a name that isn't there, and where nothing can be read; what else is wrong is noted.
+    Raises BadInputError for a name that isn't there, where nothing can be read, and for a pattern that is too slow;
+    what else is wrong is noted.
     """
-    reading, keeper, scanner = Reading(), Keeper(), Scanner(signatures)
+    reading, keeper = Reading(), Keeper()
     paths = find_files(names, reading)
     dumps: list[Dump] = []
     logs = lines = 0
-    with Waiting("reading") as waiting:
-        for log in read_logs(paths, reading):
+    with Waiting("reading") as waiting, SlowSearches(scanner) as searches:
+        for log in read_logs(_told(paths, waiting), reading):
+            searches.log = log.name
             dump = _dump(log, reading)
             dumps += [] if dump is None else [dump]
             # Stacks and words of RAS may stand in the middle of a log, so that log is searched as well.
@@ -69,8 +72,8 @@ def take_files(names: Sequence[str], signatures: Sequence[Signature], zone_minut
             logs, lines = logs + 1, lines + intake.lines
         taken = keeper.settled(reading.newest_us, zone_minutes)
     if not logs and not dumps:
-        why = f": {reading.notes[0]}" if reading.notes else ""
-        raise BadInputError(f"{', '.join(names)}: nothing to read there, or it is empty{why}; name logs or dumps")
+        why = reading.notes[0] if reading.notes else f"{', '.join(names)}: nothing to read there, or it is empty"
+        raise BadInputError(f"{why}; name logs or dumps")
     return Files(taken=taken, dumps=tuple(dumps), reading=reading, logs=logs, lines=lines)
 
 
@@ -81,6 +84,13 @@ def read_zone(text: str) -> int:
         raise BadInputError(f"--timezone {text}: write hours and minutes east of UTC, such as +08:00, -05:30 or UTC")
     minutes = int(found["hours"] or 0) * 60 + int(found["minutes"] or 0)
     return -minutes if found["sign"] == "-" else minutes
+
+
+def _told(paths: Sequence[Path], waiting: Waiting) -> Iterator[Path]:
+    """Say which file is opened next: a pipe that nobody writes to never opens."""
+    for path in paths:
+        waiting.progress = f" {printable(str(path))}"
+        yield path
 
 
 def _last_stacks(kept: bytes, block: bytes) -> bytes:

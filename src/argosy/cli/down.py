@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
+from argosy.cli.job_list import LIVE_STATES
 from argosy.cli.up import alive
-from argosy.client import Client, find_address
+from argosy.cli.waiting import Waiting
+from argosy.client import Client
 from argosy.contracts.errors import InfrastructureError
-from argosy.server.place import default_folder, is_used, read_card
+from argosy.server.place import default_folder, find_address, is_used, read_card
 
 END_S = 30.0
 POLL_S = 0.05
-LIVE_STATES = ("waiting", "reserved", "preparing", "running", "recovering", "stopping")
 
 
 def command(
@@ -28,23 +29,32 @@ def command(
     if card is None or not is_used(folder):
         raise InfrastructureError(f"no service runs in {folder}")
     if cancel_jobs:
-        with Client(find_address(folder=folder, url=card.url)) as client:
+        with Client(find_address(folder=folder, url=card.url)) as client, Waiting("jobs are ending"):
             end_jobs(client)
     os.kill(card.pid, signal.SIGTERM)
-    until_s = time.monotonic() + END_S
-    while alive(card.pid):
-        if time.monotonic() > until_s:
-            raise InfrastructureError(f"pid {card.pid} has not ended after {END_S:g} s; `kill -9 {card.pid}` is safe")
-        time.sleep(POLL_S)
+    with Waiting("the service is ending"):
+        until_s = time.monotonic() + END_S
+        while alive(card.pid):
+            if time.monotonic() > until_s:
+                raise InfrastructureError(
+                    f"pid {card.pid} has not ended after {END_S:g} s; `kill -9 {card.pid}` is safe"
+                )
+            time.sleep(POLL_S)
     typer.echo("ended, after all jobs" if cancel_jobs else "ended; jobs that run go on")
 
 
 def end_jobs(client: Client) -> None:
     """End all jobs and wait for it. Raises InfrastructureError when it takes too long."""
-    for job in client.jobs(states=LIVE_STATES, limit=1_000).jobs:
-        client.cancel(job.id)
+    told: set[str] = set()
     until_s = time.monotonic() + END_S
     while left := client.jobs(states=LIVE_STATES, limit=1_000).jobs:
+        for job in left:
+            if job.id not in told:
+                client.cancel(job.id)
+        if new := {job.id for job in left} - told:
+            # Those beyond one page come when the first have ended, and have their own time to.
+            told |= new
+            until_s = time.monotonic() + END_S
         if time.monotonic() > until_s:
             raise InfrastructureError(f"{len(left)} jobs have not ended after {END_S:g} s; `argosy jobs` shows them")
         time.sleep(POLL_S)

@@ -3,17 +3,21 @@
 Must not know what becomes of it.
 """
 
+import gzip
 import tarfile
 import tempfile
 from pathlib import Path
 
 from argosy.cli.files import read_text
+from argosy.cli.remote import checked
 from argosy.client import Client
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.job import RunJob
 from argosy.contracts.run_file import read_any_job
 from argosy.model.named import config_text, named_configs
 from argosy.server.models import JobView, Submission
+
+COMPRESSION = 6
 
 
 def submission_of(path: Path, settings: list[str]) -> Submission:
@@ -23,9 +27,10 @@ def submission_of(path: Path, settings: list[str]) -> Submission:
     config = ""
     if not isinstance(job, RunJob) and job.model not in named_configs():
         config = config_text(job.model)[0]
-    return Submission(
-        document=text, source=str(path), settings=settings, model_config_text=config, folder=str(Path.cwd())
-    )
+    with checked():
+        return Submission(
+            document=text, source=str(path), settings=settings, model_config_text=config, folder=str(Path.cwd())
+        )
 
 
 def hand_in(client: Client, submission: Submission, key: str) -> JobView:
@@ -43,7 +48,12 @@ def upload(client: Client, folder: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="argosy-") as place:
         packed = Path(place) / "code.tar.gz"
         try:
-            with tarfile.open(packed, "w:gz", compresslevel=6) as archive:
+            # Without the time of packing, which gzip would write down.
+            with (
+                packed.open("wb") as file,
+                gzip.GzipFile("", "wb", COMPRESSION, file, mtime=0) as thin,
+                tarfile.open(fileobj=thin, mode="w") as archive,
+            ):
                 archive.add(folder, arcname=".", filter=_plain)
         except OSError as error:
             raise InfrastructureError(f"upload: {folder} can't be packed: {error.strerror or error}") from error

@@ -7,7 +7,7 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from argosy.cli.remote import JsonOption, ServerOption, connect, counts_text, print_json, since, span
+from argosy.cli.remote import SECOND_US, JsonOption, ServerOption, connect, counts_text, print_json, since, span
 from argosy.cli.tables import fitting, made_table
 from argosy.cli.words import console
 from argosy.client import Client
@@ -16,7 +16,6 @@ from argosy.contracts.request import JOB_STATES
 from argosy.server.models import JobList, JobView
 
 REFRESH_S = 1.0
-SECOND_US = 1_000_000
 LEFT = ("job", "name", "queue", "state", "chips", "what")
 EXPENDABLE = ("owner", "time", "chips")
 LIVE_STATES = tuple(state for state in JOB_STATES if state != "ended")

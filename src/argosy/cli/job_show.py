@@ -6,11 +6,21 @@ from typing import Annotated
 import typer
 
 from argosy.cli.job_list import what_of
-from argosy.cli.remote import JsonOption, ServerOption, connect, counts_text, moment, print_json, print_table, say, span
+from argosy.cli.remote import (
+    SECOND_US,
+    JsonOption,
+    ServerOption,
+    connect,
+    counts_text,
+    moment,
+    print_json,
+    print_table,
+    say,
+    span,
+)
 from argosy.cli.words import figure_text
 from argosy.server.models import AttemptView, Figures, JobDetail
 
-SECOND_US = 1_000_000
 FIGURES: tuple[tuple[str, Callable[[Figures], float | None]], ...] = (
     ("wait, s", lambda found: found.wait_s),
     ("start, s", lambda found: found.start_s),

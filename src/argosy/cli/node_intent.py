@@ -5,7 +5,7 @@ from typing import Literal
 import typer
 
 from argosy.cli.nodes import state_of
-from argosy.cli.remote import connect, print_json
+from argosy.cli.remote import checked, connect, print_json
 from argosy.server.models import IntentWish
 
 Intent = Literal["open", "cordoned", "draining"]
@@ -15,7 +15,8 @@ def set_intent(
     nodes: list[str], intent: Intent, reason: str, deadline_s: float | None, server: str, as_json: bool
 ) -> None:
     """Tell the service what is wanted of nodes, and show how they are now."""
-    wish = IntentWish(intent=intent, reason=reason, deadline_s=deadline_s)
+    with checked():
+        wish = IntentWish(intent=intent, reason=reason, deadline_s=deadline_s)
     with connect(server) as client:
         found = [client.set_intent(node, wish) for node in nodes]
     if as_json:

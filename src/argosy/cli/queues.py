@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from argosy.cli.files import read_text
-from argosy.cli.remote import JsonOption, ServerOption, connect, counts_text, print_json, print_table
+from argosy.cli.remote import JsonOption, ServerOption, checked, connect, counts_text, print_json, print_table
 from argosy.server.models import PolicyText
 
 
@@ -37,4 +37,5 @@ def command(
 
 def policy_text(path: Path) -> PolicyText:
     """Read the text of a queues.yaml. Raises BadInputError."""
-    return PolicyText(document=read_text(path, "queues file", "docs/queues.md shows one"), source=str(path))
+    with checked():
+        return PolicyText(document=read_text(path, "queues file", "docs/queues.md shows one"), source=str(path))

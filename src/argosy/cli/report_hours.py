@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.remote import JsonOption, ServerOption, connect, print_json, print_table
+from argosy.cli.remote import SECOND_US, JsonOption, ServerOption, connect, print_json, print_table
 from argosy.contracts.units import parse_duration_s
-
-SECOND_US = 1_000_000
 
 
 def command(

@@ -9,6 +9,7 @@ import typer
 from argosy.cli.dry_run import show_dry_run
 from argosy.cli.handing_in import hand_in, submission_of
 from argosy.cli.remote import JsonOption, ServerOption, connect, print_json
+from argosy.cli.waiting import Waiting
 from argosy.client import Client
 from argosy.contracts.errors import (
     ArgosyError,
@@ -47,7 +48,8 @@ def command(
     with connect(server) as client:
         submission = submission_of(job, settings or [])
         if dry_run:
-            answer = client.dry_run(submission)
+            with Waiting():
+                answer = client.dry_run(submission)
             if as_json:
                 print_json(answer)
             else:
@@ -58,7 +60,8 @@ def command(
         found = hand_in(client, submission, key)
         if not as_json:
             typer.echo(f"{found.id} ({found.name}) handed in to queue {found.queue}")
-        found = settled(client, found, WATCH_S if wait else POLL_S, None if wait else SETTLE_S)
+        with Waiting(f"{found.id} runs or waits" if wait else f"{found.id} is being planned"):
+            found = settled(client, found, WATCH_S if wait else POLL_S, None if wait else SETTLE_S)
     if as_json:
         print_json(found)
     else:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from argosy.cli.remote import JsonOption, ServerOption, connect, moment, print_json, print_table
+from argosy.cli.remote import JsonOption, ServerOption, checked, connect, moment, print_json, print_table
 from argosy.contracts.errors import BadInputError
 from argosy.server.models import TokenWish
 
@@ -23,8 +23,10 @@ def create(
     roles: dict[str, Role] = {"admin": "admin", "user": "user", "join": "join"}
     if role not in roles:
         raise BadInputError(f"--role {role}: write one of {', '.join(roles)}")
+    with checked():
+        wish = TokenWish(owner=owner, role=roles[role])
     with connect(server) as client:
-        found = client.create_token(TokenWish(owner=owner, role=roles[role]))
+        found = client.create_token(wish)
     if as_json:
         print_json(found)
     else:

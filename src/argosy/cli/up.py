@@ -10,6 +10,7 @@ from typing import Annotated
 import psutil
 import typer
 
+from argosy.cli.waiting import Waiting
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.server.place import LOG_NAME, default_folder, is_used, make_folder, read_card
 
@@ -56,7 +57,11 @@ def begin(folder: Path, arguments: list[str]) -> None:
         raise InfrastructureError(f"a server runs at {card.url} already (pid {card.pid}); `argosy status` shows it")
     started_s = time.monotonic()
     log = folder / LOG_NAME
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise InfrastructureError(f"{log}: can't be written: {error.strerror}; --state names another folder") from error
+    with os.fdopen(descriptor, "ab") as output:
         begins = output.tell()
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "argosy.cli.main", "serve", *arguments],
@@ -65,14 +70,17 @@ def begin(folder: Path, arguments: list[str]) -> None:
             stderr=output,
             start_new_session=True,
         )
-    while (card := read_card(folder)) is None or card.pid != process.pid:
-        code = process.poll()
-        if code is not None:
-            kind = BadInputError if code == BadInputError.exit_code else InfrastructureError
-            raise kind(log.read_bytes()[begins:].decode(errors="replace").strip() or f"it ended with {code}; see {log}")
-        if time.monotonic() - started_s > READY_S:
-            raise InfrastructureError(f"the service is not ready after {READY_S:g} s; see {log}")
-        time.sleep(POLL_S)
+    with Waiting("the service is starting"):
+        while (card := read_card(folder)) is None or card.pid != process.pid:
+            code = process.poll()
+            if code is not None:
+                kind = BadInputError if code == BadInputError.exit_code else InfrastructureError
+                raise kind(
+                    log.read_bytes()[begins:].decode(errors="replace").strip() or f"it ended with {code}; see {log}"
+                )
+            if time.monotonic() - started_s > READY_S:
+                raise InfrastructureError(f"the service is not ready after {READY_S:g} s; see {log}")
+            time.sleep(POLL_S)
     typer.echo(f"ready at {card.url} after {time.monotonic() - started_s:.1f} s   pid {card.pid}   files {folder}")
 
 

@@ -7,8 +7,8 @@ from argosy.contracts.fleet import ChipClass
 from argosy.contracts.plan import Plan
 
 ELSEWHERE = (
-    "this version starts ranks on this machine alone, others join in a later one. Leave out --fleet to use this "
-    "machine, or give its nodes `emulate: {tflops: 0.05, memory_gb: 1}` to play them here"
+    "this command starts ranks on this machine alone; on several, a service does (`argosy submit`). Leave out --fleet "
+    "to use this machine, or give its nodes `emulate: {tflops: 0.05, memory_gb: 1}` to play them here"
 )
 
 

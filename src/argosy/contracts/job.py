@@ -101,7 +101,7 @@ class Job:
 class LogPattern:
     """What a line of a log means. match: a regular expression, searched in each line.
 
-    means: user, infrastructure (a rank that then ends badly is blamed so) or note (people are told). stop: the ranks
+    means: user, infrastructure (a rank that then ends badly is blamed so) or note (nobody is). stop: the ranks
     are ended as soon as it is seen.
     """
 
@@ -112,9 +112,9 @@ class LogPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangSpec:
-    """When a command counts as hung, which is an infrastructure failure of its rank.
+    """When a command counts as hung, on all its nodes: an infrastructure failure.
 
-    no_output_for_s: no rank of the node wrote anything for so long. step_pattern: lines that match it are marks of
+    no_output_for_s: no rank wrote anything for so long. step_pattern: lines that match it are marks of
     steps; no_step_for_s: none came for so long, counted from the first mark.
     """
 

@@ -240,9 +240,7 @@ def read_job(text: str, source: str, overrides: Sequence[str] = ()) -> Job:
     if kind == "run":
         raise document.error(("kind",), "this command takes `kind: train` only; `argosy submit` runs commands, too")
     if kind == "serve":
-        raise document.error(
-            ("kind",), f"this version runs `kind: train` only; {kind} is planned and refused until then"
-        )
+        raise document.error(("kind",), "this version has train and run; serve is planned and refused until then")
     content = validate(document, JobFile)
     problems = _contradictions(content, document)
     if problems:

@@ -156,8 +156,11 @@ def read_any_job(text: str, source: str, overrides: Sequence[str] = ()) -> AnyJo
     Raises BadInputError with one line for each problem, as `read_job` does.
     """
     document = override(read_document(text, source), overrides)
-    if document.value.get("kind") != "run":
+    kind = document.value.get("kind", "train")
+    if kind in ("train", "serve"):
         return read_job(text, source, overrides)
+    if kind != "run":
+        raise document.error(("kind",), f"must be train or run, got {show(kind)}")
     content = validate(document, RunFile)
     problems = _contradictions(content, document)
     if problems:

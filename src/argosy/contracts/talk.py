@@ -30,7 +30,7 @@ CONTENT_TYPE = "application/msgpack"
 TALK_BYTES_MAX = 8 << 20
 ANSWER_BYTES_MAX = 256 << 20
 BUNDLE_BYTES_MAX = 1 << 30
-WAIT_S_MAX = 10.0
+WAIT_S_MAX = 5.0
 LOG_BYTES_MAX = 1 << 20
 """The most of a log that one LogPart carries."""
 TEXT_CHARACTERS_MAX = 2000

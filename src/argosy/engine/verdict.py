@@ -83,10 +83,8 @@ def outcome_of(code: int, blame: str) -> str:
     """Say whose failure an exit is: by the rank's own word where it has one, else by how it ended."""
     if blame:
         return USER if blame == USER else INFRASTRUCTURE
-    number = -code if code < 0 else code - SHELL_SIGNAL
-    if code < 0 or code > SHELL_SIGNAL:
-        return USER if number in _OWN_SIGNALS else INFRASTRUCTURE
-    return USER
+    number = _signal_of(code)
+    return INFRASTRUCTURE if number and number not in _OWN_SIGNALS else USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +129,14 @@ def _class(rank: HeldRank) -> int:
         return _SYMPTOM
     if rank.blame and rank.blame != ARGOSY:
         return _EXPLAINED
-    dead = rank.code is not None and (rank.code < 0 or rank.code > SHELL_SIGNAL)
+    dead = rank.code is not None and _signal_of(rank.code)
     return _SILENT_DEATH if dead or rank.blame == ARGOSY else _SILENT_CODE
+
+
+def _signal_of(code: int) -> int:
+    """Give the signal that ended a process, also as a shell passes it on; 0 where it left by itself, such as by 255."""
+    number = -code if code < 0 else code - SHELL_SIGNAL
+    return number if 0 < number < signal.NSIG else 0
 
 
 def _words(node: str, rank: HeldRank) -> str:

@@ -50,11 +50,6 @@ class ThreadStack:
     frames: tuple[str, ...] = ()
     main: bool = False
 
-    @property
-    def holds_lock(self) -> bool:
-        """Tell whether it held the interpreter's lock."""
-        return "gil" in self.state
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStacks:

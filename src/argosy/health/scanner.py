@@ -39,11 +39,16 @@ class Hit:
 
 
 class Scanner:
-    """Finds lines that hold a literal of any of the signatures, and tells which signatures a line matches."""
+    """Finds lines that hold a literal of any of the signatures, and tells which signatures a line matches.
+
+    trying: whose pattern is being searched for at this moment; tried: how many searches were begun.
+    """
 
     def __init__(self, signatures: Sequence[Signature]) -> None:
         """Compile the signatures; raises BadInputError naming the one whose pattern or literals can't be used."""
         self.signatures = tuple(signatures)
+        self.trying: Signature | None = None
+        self.tried = 0
         self._patterns = tuple(_compiled(signature) for signature in self.signatures)
         self._blind = tuple(not re.search(r"\d", _BLIND.sub("", one.pattern)) for one in self.signatures)
         self._loose = tuple(_ANCHORED.search(one.pattern) is None for one in self.signatures)
@@ -113,12 +118,19 @@ class Scanner:
 
     def may_match(self, index: int, whole: str) -> bool:
         """Tell, before a line's head is taken off, whether a signature's pattern may match what is left."""
-        return not self._loose[index] or whole.startswith("{") or self._patterns[index].search(whole) is not None
+        return not self._loose[index] or whole.startswith("{") or self._found(index, whole) is not None
 
     def match(self, index: int, text: str) -> dict[str, str] | None:
         """Try a signature's pattern on a line's text; gives the named groups that matched, or None."""
-        found = self._patterns[index].search(text)
+        found = self._found(index, text)
         return None if found is None else {name: value for name, value in found.groupdict().items() if value}
+
+    def _found(self, index: int, text: str) -> re.Match[str] | None:
+        self.trying = self.signatures[index]
+        self.tried += 1
+        found = self._patterns[index].search(text)
+        self.trying = None
+        return found
 
 
 class _Literals:

@@ -76,12 +76,6 @@ def of_slow(scene: Scene) -> Iterator[Finding]:
     yield from _of_transfers(scene, rounds)
 
 
-def rank_by_slowness(board: Board) -> tuple[SlowRank, ...]:
-    """List the ranks that hold others up, the worst first; those that only pass a delay on are left out."""
-    rounds = _rounds(board)
-    return () if rounds is None else tuple(_blamed(board, _lateness(board, rounds)))
-
-
 def _rounds(board: Board) -> _Rounds | None:
     """Collect the rounds that can be compared."""
     rows: list[tuple[int, int, int, float, float]] = []

@@ -9,6 +9,8 @@ final norm and output head.
 from dataclasses import dataclass, field
 from typing import Any
 
+from argosy.contracts.errors import BadInputError
+
 TRAINER_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 TRAINER_ROPE_TYPES = ("default", "llama3")
 
@@ -122,6 +124,12 @@ def trainer_refusal(shape: ModelShape) -> str | None:
             runs = ", ".join(TRAINER_FAMILIES)
             return f"{shape.name}: the trainer can't run {what}; it runs dense models of the families {runs}"
     return None
+
+
+def check_trainable(shape: ModelShape, asked: str = "") -> None:
+    """Raise BadInputError where Argosy's own trainer can't run a shape; asked: what the text begins with."""
+    if refusal := trainer_refusal(shape):
+        raise BadInputError(f"{asked}: {refusal}" if asked else refusal)
 
 
 def _refusals(shape: ModelShape) -> tuple[tuple[bool, str], ...]:

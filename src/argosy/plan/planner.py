@@ -9,7 +9,7 @@ from typing import Unpack
 from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
-from argosy.model.shape import ModelShape
+from argosy.model.shape import ModelShape, check_trainable
 from argosy.plan.search.fit import never_fits, usable_classes
 from argosy.plan.search.offers import Progress, gather
 from argosy.plan.search.question import Asked, make_search
@@ -33,8 +33,10 @@ def plan_job(
 
     seconds_left: until the objective's deadline, for this room knows no clock. progress: told how far the search is;
     what it raises ends the search. asked: the terms. Raises NeverFitsError when nothing fits, and BadInputError for
-    chips that the fleet does not have.
+    chips that the fleet does not have and, where only plans for the trainer are asked for, a model it can't run.
     """
+    if asked.get("runnable"):
+        check_trainable(shape, "model")
     usable, refusals = usable_classes(job, sorted(classes, key=lambda chip_class: chip_class.name))
     search = make_search(job, shape, long_links, fleet, **asked)
     offers = gather(search, job, usable, progress)

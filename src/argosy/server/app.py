@@ -3,17 +3,12 @@
 Puts routes together; must not know what they do, nor which address is listened on.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from starlette.types import Receive, Scope, Send
 
 from argosy.server.api.agents import PREFIX, AgentsApp
 from argosy.server.api.limits import Limits
 from argosy.server.api.office import Office
 from argosy.server.api.routes import make_api
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
 
 
 class App:

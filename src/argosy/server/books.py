@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from argosy.contracts.job import Job
+from argosy.contracts.policy import SECOND_US
 from argosy.contracts.run_file import decode_job
 from argosy.server.measures import Roll, read_roll
 from argosy.server.models import AttemptView, AuditRow, Figures, HoursReport, HoursRow, TokenView
@@ -14,7 +15,6 @@ from argosy.server.store import Statement, Store
 
 HOUR_US = 3_600_000_000
 ATTEMPTS_SHOWN = 100
-SECOND_US = 1_000_000
 
 
 def source_of(store: Store, job_id: str) -> str:

@@ -15,7 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from argosy.contracts.errors import InfrastructureError
-from argosy.contracts.talk import Answer, AnyOrder, Held, LogPart, NodeNoted, OrderRefused, RankSaid, ReadLog, Talk
+from argosy.contracts.talk import (
+    WAIT_S_MAX,
+    Answer,
+    AnyOrder,
+    Held,
+    LogPart,
+    NodeNoted,
+    OrderRefused,
+    RankSaid,
+    ReadLog,
+    Talk,
+)
 from argosy.control.state import State
 from argosy.server.compare import Comparer, Found
 from argosy.server.launching import Wanted
@@ -24,7 +35,6 @@ from argosy.server.loop import Loop, wall_us
 LOG = logging.getLogger("argosy.server")
 DOWN_AFTER_S = 15.0
 """A node whose agent was silent so long is down. More than the longest wait for an answer."""
-WAIT_S_MAX = 5.0
 RESEND_S = 2.0
 LOOK_AGAIN_S = 0.5
 LOG_S = 20.0

@@ -31,9 +31,9 @@ class Tryout:
         options, text = await options_of(self._heart.planning, ask)
         if text:
             return DryRun(name=handed.claim.name, queue=handed.claim.queue, offers=[], state="refused", text=text)
-        snapshot = await asyncio.wrap_future(self._heart.loop.ask(snapshot_of))
+        data = await asyncio.wrap_future(self._heart.loop.ask(snapshot_of))
         submitted = JobSubmitted(claim=handed.claim, options=options)
-        found = await asyncio.to_thread(try_out, snapshot, submitted, wall_us())
+        found = await asyncio.to_thread(try_out, data, submitted, wall_us())
         chips = {each.name: each.chips_per_node for each in ask.ground.classes}
         offers = [_offer(option, size, chips) for option in options for size in option.ladder]
         return found.model_copy(update={"offers": offers[:OFFERS_SHOWN]})

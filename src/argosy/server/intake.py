@@ -12,6 +12,7 @@ from argosy.contracts.job import AnyJob, Job, RunJob
 from argosy.contracts.policy import SECOND_US
 from argosy.contracts.request import Claim
 from argosy.contracts.run_file import read_any_job
+from argosy.control.change import JobAdded, Record, Refused
 from argosy.server.models import Submission
 
 DAY_S = 86_400
@@ -62,6 +63,13 @@ def claim_of(job: AnyJob, owner: str, now_us: int) -> Claim:
         # Another size means another start: only a job that saves what it did may be given one.
         elastic=job.checkpoint is not None and chips.maximum is not None and chips.maximum > chips.minimum,
     )
+
+
+def refusal_of(record: Record) -> str:
+    """Say why the core did not take a job in; empty where it did."""
+    if any(isinstance(change, JobAdded) for change in record.changes):
+        return ""
+    return "; ".join(change.text for change in record.changes if isinstance(change, Refused)) or "the job was refused"
 
 
 def deadline_us(text: str | None, now_us: int) -> int | None:

@@ -13,7 +13,7 @@ from argosy.contracts.codec import encode
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.event import JobSubmitted
 from argosy.contracts.job import RunJob
-from argosy.server.intake import Handed, take
+from argosy.server.intake import Handed, refusal_of, take
 from argosy.server.loop import Loop, wall_us
 from argosy.server.models import Submission
 from argosy.server.store import Statement, Store
@@ -95,9 +95,8 @@ class Intake:
             claim=handed.claim,
         )
         record = await asyncio.wrap_future(sent)
-        refusals = [str(getattr(change, "text", "")) for change in record.changes if not hasattr(change, "claim")]
-        if not any(hasattr(change, "claim") for change in record.changes):
-            raise BadInputError("; ".join(filter(None, refusals)) or "the job was refused")
+        if refusal := refusal_of(record):
+            raise BadInputError(refusal)
         return f"job-{record.event.seq}"
 
 

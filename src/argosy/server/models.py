@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 TEXT_MAX = 1 << 20
 NAME_MAX = 253
+PATH_MAX = 4096
 Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX)]
 Text = Annotated[str, Field(max_length=TEXT_MAX)]
 
@@ -45,10 +46,10 @@ class Submission(Model):
     """
 
     document: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
-    source: Annotated[str, Field(min_length=1, max_length=NAME_MAX)] = "job.yaml"
+    source: Annotated[str, Field(min_length=1, max_length=PATH_MAX)] = "job.yaml"
     settings: list[Text] = []
     model_config_text: Text = ""
-    folder: Annotated[str, Field(max_length=4096)] = ""
+    folder: Annotated[str, Field(max_length=PATH_MAX)] = ""
     bundle: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
 
 
@@ -136,7 +137,7 @@ class JobList(Model):
 
 
 class OfferView(Model):
-    """One size of one option. starts: now, waits, or never; text: why."""
+    """One size of one option."""
 
     option: str
     nodes: dict[str, int]
@@ -145,7 +146,6 @@ class OfferView(Model):
     efficiency: float | None = None
     cost_per_trillion_tokens: float | None = None
     emulated: bool = False
-    starts: str = ""
 
 
 class DryRun(Model):
@@ -260,7 +260,7 @@ class PolicyText(Model):
     """The text of a queues.yaml."""
 
     document: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
-    source: Annotated[str, Field(min_length=1, max_length=NAME_MAX)] = "queues.yaml"
+    source: Annotated[str, Field(min_length=1, max_length=PATH_MAX)] = "queues.yaml"
 
 
 class EventView(Model):
@@ -274,7 +274,7 @@ class EventView(Model):
 
 
 class HoursRow(Model):
-    """Chip-hours of one user in one queue. job_count: jobs that held chips."""
+    """Chip-hours of one user in one queue. jobs: how many that held chips."""
 
     queue: str
     owner: str
@@ -335,7 +335,6 @@ class Status(Model):
     chips: int
     chips_held: int
     waiting: int
-    store: str = "ok"
 
 
 class BundleView(Model):

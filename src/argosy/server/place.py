@@ -3,6 +3,7 @@
 Command line and client find a running server by its card here. Must not know what a server does.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
 from argosy.contracts.errors import BadInputError, InfrastructureError
 
@@ -19,6 +21,7 @@ JOIN_NAME = "join-token"
 LOCK_NAME = "lock"
 LOG_NAME = "server.log"
 BACKLOG = 4096
+SERVER_VARIABLE, TOKEN_VARIABLE = "ARGOSY_SERVER", "ARGOSY_TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +83,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        if isinstance(error, socket.gaierror) or error.errno == 99:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise BadInputError(f"--listen {host}: no address of this machine; write one, such as 127.0.0.1") from error
         text = f"can't listen at {host}:{port}: {error.strerror}"
         raise InfrastructureError(f"{text}; another server may run there, --listen chooses another port") from error
@@ -127,3 +130,48 @@ def read_secret(path: Path) -> str:
         return path.read_text(encoding="utf-8").strip()
     except OSError:
         return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a server is, and what opens it. folder: where both were found, if they were."""
+
+    url: str
+    token: str
+    folder: Path | None = None
+
+
+def find_address(url: str = "", token: str = "", folder: Path | None = None) -> Address:
+    """Find the server: what is given, else $ARGOSY_SERVER and $ARGOSY_TOKEN, else the service of this host.
+
+    The token of this host's service goes to no other address than that service's own.
+    Raises InfrastructureError where none is known, BadInputError for what is no address or token.
+    """
+    url = url or os.environ.get(SERVER_VARIABLE, "")
+    token = token or os.environ.get(TOKEN_VARIABLE, "")
+    place = folder or default_folder()
+    card = read_card(place)
+    if not url:
+        if card is None:
+            raise InfrastructureError(
+                f"no service runs in {place}; `argosy up` begins one, {SERVER_VARIABLE} names one elsewhere"
+            )
+        url = card.url
+    url = url.rstrip("/")
+    if not token and card is not None and url == card.url:
+        token = read_secret(place / TOKEN_NAME)
+    check_address(url, token)
+    return Address(url=url, token=token, folder=place)
+
+
+def check_address(url: str, token: str) -> None:
+    """Raise BadInputError for what can be no server's URL, or no token; the token itself is not repeated."""
+    try:
+        found = urlsplit(url)
+        good = found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+    except ValueError:
+        good = False
+    if not good or not url.isprintable() or " " in url:
+        raise BadInputError(f"server: got {url!r}; write a URL such as http://127.0.0.1:7070")
+    if not (token.isascii() and token.isprintable()):
+        raise BadInputError(f"{TOKEN_VARIABLE}: a token has letters, digits, dashes and underscores alone")

@@ -15,11 +15,11 @@ import uvicorn
 import uvloop
 
 from argosy.contracts.policy import Policy
+from argosy.engine.localagents import LocalAgents
 from argosy.server import place
 from argosy.server.assembly import Whole, assemble
 from argosy.server.ground import Ground
 from argosy.server.heart import Heart
-from argosy.engine.localagents import LocalAgents
 from argosy.server.planning import Skills
 from argosy.server.welcome import first_tokens
 

@@ -59,6 +59,7 @@ class Store:
         with told_of(path):
             # Made before SQLite does, so that nobody else can read it for a moment.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._file = _identity(path)
             self._writer = self._open()
             self._writer.executescript(SCHEMA)
         found = self.about("version")
@@ -70,6 +71,7 @@ class Store:
     def commit(self, lines: Iterable[tuple[int, bytes]], statements: Iterable[Statement] = ()) -> None:
         """Append lines of the log by their numbers and carry out writes: all or nothing, on disk when it returns."""
         with told_of(self.path):
+            self._see()
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 self._writer.executemany("INSERT INTO log VALUES (?, ?)", lines)
@@ -110,6 +112,7 @@ class Store:
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Ask from any thread; sees what was committed."""
         with told_of(self.path):
+            self._see()
             connection = getattr(self._readers, "connection", None)
             if connection is None:
                 connection = self._readers.connection = self._open()
@@ -119,11 +122,22 @@ class Store:
         """Close the writer; readers end with their threads."""
         self._writer.close()
 
+    def _see(self) -> None:
+        """Raise OSError where the file is gone: SQLite would go on in what nobody finds again."""
+        if _identity(self.path) != self._file:
+            raise OSError("another file took its place")
+
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         return connection
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Tell a file from others that may come to have its path."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def put_about(name: str, value: str) -> Statement:

@@ -3,15 +3,17 @@
 Pure but for what the core itself does to the copy. Must not know where options come from.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from argosy.contracts.command import Stop
 from argosy.contracts.event import JobSubmitted, PassDue
 from argosy.control import core
-from argosy.control.change import Record
 from argosy.control.explain import explain
 from argosy.control.snapshot import restore, snapshot
 from argosy.control.state import State
+from argosy.server.intake import refusal_of
 from argosy.server.models import DryRun
 
 
@@ -27,9 +29,7 @@ def try_out(data: bytes, submitted: JobSubmitted, now_us: int) -> DryRun:
     first = core.step(state, msgspec.structs.replace(submitted, seq=state.seq + 1, **stamp))
     name, claim = f"job-{first.event.seq}", submitted.claim
     if name not in state.jobs:
-        texts = [str(getattr(change, "text", "")) for change in first.changes]
-        text = "; ".join(filter(None, texts))
-        return DryRun(name=claim.name, queue=claim.queue, offers=[], state="refused", text=text)
+        return DryRun(name=claim.name, queue=claim.queue, offers=[], state="refused", text=refusal_of(first))
     second = core.step(state, PassDue(seq=state.seq + 1, **stamp))
     job, why = state.jobs[name], explain(state, name)
     attempt = state.attempts.get(job.attempt)
@@ -43,12 +43,12 @@ def try_out(data: bytes, submitted: JobSubmitted, now_us: int) -> DryRun:
         why=why.code if why else job.reason,
         start_p50_us=why.eta_p50_us if why else None,
         start_p90_us=why.eta_p90_us if why else None,
-        preempts=_stopped(state, second),
+        preempts=_stopped(state, second.commands),
     )
 
 
-def _stopped(state: State, record: Record) -> list[str]:
+def _stopped(state: State, commands: Iterable[object]) -> list[str]:
     """Name the jobs that would be stopped for it."""
-    attempts = {command.attempt for command in record.commands if isinstance(command, Stop)}
+    attempts = {command.attempt for command in commands if isinstance(command, Stop)}
     jobs = {attempt.rpartition(".")[0] for attempt in attempts}
     return sorted(f"{state.jobs[job].claim.name} ({job})" for job in jobs if job in state.jobs)

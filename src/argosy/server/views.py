@@ -6,6 +6,7 @@ it is sent.
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 from argosy.contracts.policy import NORMALISED
 from argosy.control import explain
@@ -97,22 +98,10 @@ def job_list(
 def explanation(state: State, job: JobState) -> Explanation:
     """Say why a job waits, or how it is."""
     found = explain.explain(state, job.id)
+    about = partial(Explanation, job=job.id, name=job.claim.name, queue=job.claim.queue, state=job.state)
     if found is None:
-        return Explanation(
-            job=job.id,
-            name=job.claim.name,
-            queue=job.claim.queue,
-            state=job.state,
-            code=job.reason,
-            text=job.text,
-            at_us=state.now_us,
-            since_us=job.since_us,
-        )
-    return Explanation(
-        job=job.id,
-        name=job.claim.name,
-        queue=job.claim.queue,
-        state=job.state,
+        return about(code=job.reason, text=job.text, at_us=state.now_us, since_us=job.since_us)
+    return about(
         code=found.code,
         text=found.text,
         at_us=found.at_us,

@@ -20,10 +20,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from argosy.contracts.errors import BadInputError
 from argosy.contracts.profile import ProfileEntry
 from argosy.model.describe import describe_unit
-from argosy.model.shape import ModelShape, trainer_refusal
+from argosy.model.shape import ModelShape, check_trainable
 from argosy.train.decoder import StageModel
 from argosy.train.place import backend_of
 from argosy.train.stage import DTYPES
@@ -59,8 +58,7 @@ def measure(asked: Asked, copies: int = 1) -> tuple[ProfileEntry, ...]:
     copies: how many chips of the machine work at once; a TP group takes as many of them as its degree. Raises
     BadInputError for a model that the trainer can't run or can't split so.
     """
-    if refusal := trainer_refusal(asked.shape):
-        raise BadInputError(refusal)
+    check_trainable(asked.shape)
     for tp in asked.degrees:
         check_divides(asked.shape, tp)
     return tuple(entry for tp in asked.degrees for entry in _measure_together(asked, tp, max(copies // tp, 1) * tp))

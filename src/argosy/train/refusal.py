@@ -6,15 +6,13 @@ Checks only what running needs; whether a plan is good is the planner's business
 from argosy.comm.groups import tp_slices
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import TRAINER_PROGRAM, TRAINER_SCHEDULES, Plan, Replica
-from argosy.model.shape import ModelShape, trainer_refusal
+from argosy.model.shape import ModelShape, check_trainable
 from argosy.train.tensor_parallel import check_divides
 
 
 def check_runnable(plan: Plan, shape: ModelShape) -> None:
     """Raise BadInputError naming the first thing in a plan that the trainer can't run."""
-    refusal = trainer_refusal(shape)
-    if refusal is not None:
-        raise BadInputError(refusal)
+    check_trainable(shape)
     for what, refused in (*_not_this_model(plan, shape), *_refusals(plan)):
         if refused:
             raise BadInputError(f"the trainer can't run this plan: {what}")

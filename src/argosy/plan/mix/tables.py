@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Sums = Literal["one_ring", "three_phases"]
-"""How gradients are summed: see mix_sync."""
+"""How gradients are summed: see `plan.mix.sync`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

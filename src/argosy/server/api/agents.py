@@ -5,12 +5,12 @@ Reads, authorises and hands on to hosts and desk; must not know what is decided.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
-from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError
+from starlette.types import Message, Receive, Scope, Send
+
+from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.contracts.talk import (
     BUNDLE_PATH,
     CONTENT_TYPE,
@@ -25,11 +25,6 @@ from argosy.contracts.talk import (
 from argosy.server.front import Front
 from argosy.server.store import Store
 from argosy.server.tokens import holder_of
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 PREFIX = "/agent/v1/"
 BODY_S = 30.0
@@ -51,7 +46,7 @@ class AgentsApp:
             await _send(send, refusal.status, str(refusal).encode(), "text/plain; charset=utf-8")
         except BadInputError as error:
             await _send(send, HTTPStatus.UNPROCESSABLE_ENTITY, str(error).encode(), "text/plain; charset=utf-8")
-        except (InfrastructureError, ArgosyError) as error:
+        except ArgosyError as error:
             await _send(send, HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain; charset=utf-8")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

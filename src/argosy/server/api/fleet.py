@@ -10,13 +10,12 @@ from argosy.server import views
 from argosy.server.api.finding import node_number
 from argosy.server.api.office import Admin, Here, Who, noting
 from argosy.server.api.problems import RESPONSES
-from argosy.server.loop import wall_us
+from argosy.server.loop import SECOND_US, wall_us
 from argosy.server.models import IntentWish, NodeView, PolicyText, QueueView
 from argosy.server.rules import read_rules, refusal_in
 
 ROUTER = APIRouter(prefix="/v1", tags=["fleet"], responses=RESPONSES)
 NODES_MAX = 1_000
-SECOND_US = 1_000_000
 
 
 @ROUTER.get("/nodes", operation_id="list_nodes")

@@ -2,13 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES_MAX = 4 << 20
 CHUNK_S = 30.0
@@ -18,10 +13,10 @@ CHUNK_S = 30.0
 class Limits:
     """Refuses bodies that are too large or too slow. large: paths whose own limit is another's business."""
 
-    def __init__(self, app: App, large: tuple[str, ...]) -> None:
+    def __init__(self, app: ASGIApp, large: tuple[str, ...]) -> None:
         self._app, self._large = app, large
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)

@@ -1,5 +1,6 @@
 """Routes of what ranks wrote, and of the code that users hand in."""
 
+import asyncio
 import hashlib
 import os
 import tempfile
@@ -68,13 +69,25 @@ async def put_bundle(here: Here, _who: Who, request: Request) -> BundleView:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 name, size = await _receive(request, file)
-            Path(partial).replace(folder / name)
+                file.flush()
+                await asyncio.to_thread(os.fsync, file.fileno())
+            await asyncio.to_thread(_put, Path(partial), folder / name)
         except BaseException:
             Path(partial).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise InfrastructureError(f"{folder}: code can't be kept: {error.strerror or error}") from error
     return BundleView(id=name, size_bytes=size)
+
+
+def _put(partial: Path, path: Path) -> None:
+    """Rename a file whose content is on disk, and have its new name there too."""
+    partial.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 async def _receive(request: Request, file: BinaryIO) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.model.config import read_config
 from argosy.model.families import FAMILIES
-from argosy.model.shape import ModelShape, trainer_refusal
+from argosy.model.shape import ModelShape, check_trainable
 from argosy.train.data.folders import beside, put_over, write_error_text, writing
 from argosy.train.data.tokenizing import read_tokenizer
 from argosy.train.weights.importing import INDEX_FILE, SINGLE_FILE
@@ -53,8 +53,7 @@ def export_hf(
     if dtype not in DTYPES:
         raise BadInputError(f'export: no dtype "{dtype}"; allowed: {", ".join(DTYPES)}')
     shape = read_config(config_text, "config.json")
-    if refusal := trainer_refusal(shape):
-        raise BadInputError(f"export: {refusal}")
+    check_trainable(shape, "export")
     to = to.absolute()
     _check_target(to)
     _check_room(to, shape, DTYPES[dtype])

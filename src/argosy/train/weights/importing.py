@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from argosy.contracts.errors import BadInputError
-from argosy.model.shape import ModelShape, trainer_refusal
+from argosy.model.shape import ModelShape, check_trainable
 from argosy.train.weights.names import HF_HEAD, parameter_shapes, to_hf
 
 SINGLE_FILE = "model.safetensors"
@@ -56,8 +56,7 @@ def open_hf(folder: Path, shape: ModelShape) -> Reader:
 
     Raises BadInputError naming the tensors that are missing, unknown, of another shape or of an unreadable dtype.
     """
-    if refusal := trainer_refusal(shape):
-        raise BadInputError(f"{folder}: {refusal}")
+    check_trainable(shape, str(folder))
     with ExitStack() as stack:
         files = {path: stack.enter_context(_open(path)) for path in _files(folder)}
         there = {name: file for file in files.values() for name in file.keys()}  # noqa: SIM118 -- not a mapping
