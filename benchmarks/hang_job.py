@@ -28,8 +28,8 @@ os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 STEPS = 6
 STEADY_DUMPS = 3
-DEADLINE_S = 60.0
-"""No job is watched for longer."""
+DEADLINE_S = 180.0
+"""No job is watched for longer: what is not as it should be by then is an error, not a case to judge."""
 ELEMENTS = 4_096
 
 
@@ -300,14 +300,11 @@ class Watch:
         self._rest = dict.fromkeys(ranks, b"")
         self._until = time.monotonic() + DEADLINE_S
 
-    def wait(self, done: Callable[[dict[int, list[str]]], bool]) -> bool:
-        """Listen until enough was heard; gives whether that came in time."""
+    def wait(self, done: Callable[[dict[int, list[str]]], bool]) -> None:
+        """Listen until enough was heard. Raises TimeoutError."""
         of_pipe = {ranks[2]: rank for rank, ranks in self.ranks.items()}
         while not done(self.heard):
-            left_s = self._until - time.monotonic()
-            ready = select.select(list(of_pipe), [], [], max(0.0, left_s))[0]
-            if not ready:
-                return False
+            ready = select.select(list(of_pipe), [], [], self.left_s())[0]
             for pipe in ready:
                 data = os.read(pipe, 65_536)
                 rank = of_pipe[pipe]
@@ -316,7 +313,13 @@ class Watch:
                     self.heard[rank].append("ended")
                 *lines, self._rest[rank] = (self._rest[rank] + data).split(b"\n")
                 self.heard[rank] += [line.decode() for line in lines]
-        return True
+
+    def left_s(self) -> float:
+        """Say how long may still be waited. Raises TimeoutError when that is over."""
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"after {DEADLINE_S:g} s only this was heard: {self.heard}")
+        return left_s
 
     def tell(self, rank: int, word: str) -> None:
         """Tell a rank something."""
@@ -352,10 +355,11 @@ def settle(watch: Watch, folder: Path, inside: tuple[int, ...], mute: tuple[int,
     """Take dumps until those ranks are inside a collective and everybody else is where it stays.
 
     The recorder notes some time after the end of a collective that it is over, so once is not enough.
+    Raises TimeoutError.
     """
     before: list[int] = []
     steady = 0
-    for _ in range(100):
+    while watch.left_s():
         dump(watch, [rank for rank in watch.ranks if rank not in mute])
         entries = {rank: json.loads((folder / f"rank_{rank}.json").read_text()).get("entries") for rank in inside}
         is_open = all(found and not found[-1]["retired"] for found in entries.values())
@@ -378,15 +382,19 @@ def dump(watch: Watch, ranks: list[int]) -> None:
 
 
 def take_stacks(watch: Watch, folder: Path) -> None:
-    """Let every process that runs write its stacks, and wait until the kernel let it."""
+    """Let every process that runs write its stacks, and wait until the kernel let it. Raises TimeoutError."""
     for pid, _, _ in watch.ranks.values():
         os.kill(pid, signal.SIGUSR1)
     running = [rank for rank, (pid, _, _) in watch.ranks.items() if state_of(pid) not in "TtZ"]
-    for _ in range(200):
-        stacks = [(folder / f"stack_rank_{rank}.txt").read_text() for rank in running]
-        if all("in <module>" in text.partition("Current thread")[2] for text in stacks):
+    while watch.left_s():
+        if all(has_stacks(folder, rank) or (folder / f"err_rank_{rank}.log").exists() for rank in running):
             return
         time.sleep(0.05)
+
+
+def has_stacks(folder: Path, rank: int) -> bool:
+    """Tell whether a rank has written all its stacks; the main thread's comes last."""
+    return (folder / f"stack_rank_{rank}.txt").read_text().endswith("in <module>\n")
 
 
 def state_of(pid: int) -> str:

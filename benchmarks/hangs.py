@@ -25,7 +25,7 @@ from argosy.health.from_dumps import findings_of_dumps
 from argosy.health.traces import Liveness, RankState
 from hang_job import FAULTS
 
-JOB_S = 90
+JOB_S = 240
 TORCH_WORDS = re.compile(
     r"Culprit rank \d+[^\n]{0,80}|missing ranks: [^\n]{0,60}|Not all ranks[^\n]{0,80}"
     r"|missed FR dumps from ranks[^\n]{0,40}"

@@ -227,8 +227,10 @@ def read_chips(text: str) -> dict[str, int]:
     found = {}
     for item in text.split(","):
         kind, _, count = item.partition("=")
-        if not count.isdigit() or int(count) < 1:
+        if not count.isdecimal() or int(count) < 1:
             raise BadInputError(f"--chips {text}: got {item}; write kinds and counts, such as v100=8,p100=16,k80=24")
+        if kind.strip() in found:
+            raise BadInputError(f"--chips {text}: {kind.strip()} is there twice; write each kind once")
         found[kind.strip()] = int(count)
     return found
 
@@ -249,17 +251,19 @@ def main() -> None:
         unknown = sorted(set(chips) - set(rates))
         if unknown:
             raise BadInputError(f"--chips: no throughputs for {', '.join(unknown)}; there are {', '.join(rates)}")
-        rows = {path.stem: read_trace(path) for path in traces}
-        for trace in rows.values():
+        rows = [(path.stem, read_trace(path)) for path in traces]
+        for _, trace in rows:
             for text in runnable(trace, rates, chips)[1]:
                 print(text, file=sys.stderr)
         runs = [
             run_trace(name, trace, rates, chips, policy, rules)
-            for name, trace in rows.items()
+            for name, trace in rows
             for rules in args.rules or RULES
             for policy in args.policy or POLICIES
             if not (policy == "fifo_perf" and rules == "production")
         ]
+        if not runs:
+            raise BadInputError("--policy fifo_perf is Gavel's own baseline; it runs under --rules gavel alone")
     except (BadInputError, OSError) as error:
         parser.error(str(error))
     if args.json:

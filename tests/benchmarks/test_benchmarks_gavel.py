@@ -74,6 +74,12 @@ class TestRules:
         with pytest.raises(BadInputError, match="none of 4 slow runs A on 2 chips"):
             traces.runnable(rows_of(benchmark, (1.0, 2, 0.0)), FAST_AND_SLOW, {"slow": 4})
 
+    @pytest.mark.parametrize("text", ["v100=8,v100=2", "v100=\u00b2", "v100=0", "v100="])
+    def test_chips_that_cannot_be_counted_are_named(self, traces, text):
+        """A kind that is there twice, or a count that is no whole number from 1, is an error that shows the text."""
+        with pytest.raises(BadInputError, match=f"--chips {text}: "):
+            traces.read_chips(text)
+
     @pytest.mark.parametrize(
         "text", ["", "\n\n", "A\t-\t-\t-\t1\tnan\t1\t1\t-1\t0\n", "A\t-\t-\t-\t1\t0\t1\t1\t-1\t0\n"]
     )

@@ -3,6 +3,8 @@
 from argosy.contracts.event import AttemptEnded, NodeSeen, OptionsOffered, TrustChanged
 from argosy.contracts.policy import Breaker, Reclaim, Retries
 from argosy.control.change import JobMoved
+from argosy.control.state import Blocked
+from argosy.control.why import judge
 from support.cores import Core, option, policy, queue, size
 
 H, A = "north/h800", "south/a910"
@@ -209,6 +211,15 @@ class TestMisleadingWhyPending:
         """Idle nodes that are spares are called spares, not busy."""
         core = Core(policy(spares={"north": 2}), north_h800=4)
         assert core.why(core.submit(size(H, 3))).code == "SPARES"
+
+    def test_figures_of_one_code_are_not_told_beside_another(self):
+        """What a job lacked by its quota was told with the figures of a reclaim that the pass had noted before."""
+        core = Core(policy(queue("q", guarantee={"h800": 8}, borrow={"*": 0})), north_h800=4)
+        core.submit(size(H, 1), queue="q")
+        told = judge(
+            core.state, core.submit(size(H, 1), queue="q"), Blocked("RECLAIM_CAP", "freeing them would stop 376")
+        )
+        assert (told.code, told.detail) == ("NO_QUOTA", "")
 
 
 class TestRequeueOnTimeOut:

@@ -8,7 +8,7 @@ from argosy.contracts.fencing import ATTEMPTS_MAX, Fence, Stamp
 from argosy.contracts.policy import Policy, Queue
 from argosy.control.chance import chance
 from argosy.control.decay import average, faded, settled
-from argosy.control.domains import RACK, SITE, SPINE, PoolTree, add, own, pick, remove
+from argosy.control.domains import RACK, SITE, SPINE, PoolTree, add, add_all, own, pick, remove, remove_all
 from argosy.control.quota import QuotaTree
 from argosy.control.transitions import JOB_MOVES, BrokenStateError, check_job
 
@@ -52,6 +52,23 @@ class TestDomains:
         pool = tree([1] * 8)
         remove(pool.leaf(0, 0), 0)
         assert (pool.leaf(0, 0).free, pool.top.free, pool.widest(RACK)) == (3, 7, 4)
+
+    @given(
+        free=st.lists(st.booleans(), min_size=1, max_size=40), moves=st.lists(st.sets(st.integers(0, 39)), max_size=6)
+    )
+    def test_counts_follow_nodes_that_move_together(self, free, moves):
+        """However nodes come and go, each level's fullest domain has as many free nodes as a count finds."""
+        pool = tree(free)
+        leaf = [pool.leaf(number // 8, number // 4) for number in range(len(free))]
+        for move in moves:
+            numbers = [number for number in move if number < len(free)]
+            gone = [number for number in numbers if free[number]]
+            add_all(leaf, [number for number in numbers if not free[number]])
+            remove_all(leaf, gone)
+            free = [is_free != (number in numbers) for number, is_free in enumerate(free)]
+        rack, spine = (max(sum(free[i : i + n]) for i in range(0, len(free), n)) for n in (4, 8))
+        assert pool.most_free() == (rack, rack, spine, sum(free), sum(free))
+        assert [pool.largest(level).free for level in (RACK, SPINE, SITE)] == [rack, spine, sum(free)]
 
 
 class TestQuota:

@@ -34,12 +34,12 @@ class RealService:
         self.environment = {**os.environ, "ARGOSY_STATE": str(self.state), "COLUMNS": "110"}
 
     def argosy(self, *arguments: str, code: int | None = 0) -> str:
-        """Run a command; gives what it printed. code: what it has to leave with, None for any."""
+        """Run a command; gives what it printed on stdout. code: what it has to leave with, None for any."""
         done = subprocess.run(
             [*ARGOSY, *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=240
         )
         assert code is None or done.returncode == code, f"{arguments}: {done.returncode}: {done.stdout}{done.stderr}"
-        return done.stdout + done.stderr
+        return done.stdout
 
     def serve(self, *more: str) -> Client:
         """Begin a server, and give a client once it is ready."""

@@ -31,17 +31,18 @@ def rebuild(state: State) -> None:
     """Work out the quota tree, shapes and groups anew, after policy or pools changed or a snapshot was read."""
     kinds = tuple(sorted({pool.kind for pool in state.nodes.pools} | _named_kinds(state)))
     state.quota = QuotaTree(state.policy, kinds)
-    state.shapes, state.waiting = Shapes(len(state.quota.kinds)), {}
+    state.shapes, state.waiting = Shapes(), {}
     state.lanes.clear()
     # What was noted of groups names them by queues and shapes that are numbered anew.
     state.shape_of, state.why = {}, {}
-    state.holding = [set() for _ in state.nodes.pools]
+    state.holding, state.amounts = [{} for _ in state.nodes.pools], {}
     for attempt in state.attempts.values():
         job = state.jobs[attempt.job]
         attempt.amounts = state.amounts_of(attempt.rung)
-        state.quota.change(state.queue_of(job), attempt.amounts, 1)
+        queue = state.queue_of(job)
+        state.quota.change(queue, attempt.amounts, 1)
         for pool, _ in attempt.rung.chips:
-            state.holding[pool].add(attempt.id)
+            state.holding[pool].setdefault(queue, set()).add(attempt.id)
     for job in state.jobs.values():
         if job.rungs and job.state != "ended":
             set_shape(state, job)
@@ -244,19 +245,22 @@ def _take(state: State, attempt: AttemptState, numbers: list[int] | tuple[int, .
 
 def _count(state: State, attempt: AttemptState, sign: int) -> None:
     """Count an attempt's chips in the quotas, and its queue's use up to now."""
-    job = state.jobs[attempt.job]
-    for place in state.quota.rows[state.queue_of(job)].path:
+    queue = state.queue_of(state.jobs[attempt.job])
+    for place in state.quota.rows[queue].path:
         _age_use(state, state.quota.rows[place].name)
     if sign > 0:
         attempt.amounts = state.amounts_of(attempt.rung)
-    state.quota.change(state.queue_of(job), attempt.amounts, sign)
+    state.quota.change(queue, attempt.amounts, sign)
     for pool, _ in attempt.rung.chips:
-        (state.holding[pool].add if sign > 0 else state.holding[pool].discard)(attempt.id)
+        held = state.holding[pool].setdefault(queue, set())
+        (held.add if sign > 0 else held.discard)(attempt.id)
 
 
 def _age_use(state: State, queue: str) -> None:
     """Bring a queue's past use up to now."""
     use = state.use.setdefault(queue, QueueUse(0, state.now_us))
+    if use.at_us == state.now_us:
+        return
     row = state.quota.number.get(queue)
     rate = 0 if row is None else state.quota.rows[row].held[-1]
     use.use = faded(use.use, rate, state.now_us - use.at_us, state.half_life_us())

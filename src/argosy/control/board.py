@@ -34,8 +34,14 @@ DONE, START, HELP, LOOK = range(4)
 OWN, HELD, MOST, CLAIM, KEPT = range(5)
 """Of a queue by kind: what it owns, holds, may hold at most, claims of its parent, and does not lend."""
 USED, CAPACITY = 1, 2
-STRICT, DRAINING, LEVELS, LOWEST = range(4)
+STRICT, DRAINING, LEVELS, LOWEST, SHARE, CLOSURES, LAST_LACK = range(7)
+"""Of a queue. LOWEST: priority of what runs; SHARE: past and present use over weight; CLOSURES: how many pools are
+closed to those behind its blocked jobs; LAST_LACK: where the chain of its lacks begins, -1 without."""
+DEPTH, USABLE, FITS = range(3)
+COUNT, FIRST = range(2)
+FIRST_NEED, FIRST_PART = range(2)
 HEAD, END, ROOM = range(3)
+KIND, AMOUNT = range(2)
 POOL, LEVEL, NODES = range(3)
 LACK_QUEUE, LACK_DEPTH, LACK_POOL, LACK_LEVEL, LACK_NODES, LACK_PRIORITY, LACK_CODE, LACK_BEFORE = range(8)
 EVERY_LEVEL = -1
@@ -55,14 +61,12 @@ class Board(NamedTuple):
 
     lanes: see `control.lanes`. line, ends: rows of lanes in order, a stretch for each queue, from HEAD to END with ROOM
     behind. quota: by OWN..KEPT, queue, kind; top: the sum of all by HELD, USED, CAPACITY, kind. paths: of each queue,
-    itself and those above it. share: past and present use over weight. queues: STRICT, DRAINING, LEVELS,
-    LOWEST (priority of what runs). counts, first:
-    rungs of a shape among needs and part_start, which points into parts (POOL, LEVEL, NODES). largest: free nodes of
-    the fullest domain by pool and level; withheld: see `Room`. lacked: (nodes, end) for which a search
-    by pool and level found nothing. holds, ready, wanted: by pool. closed, closing, closures: pools that a strict
-    queue's blocked jobs wait for, in which order, how many. lacks, last_lack: for whom nothing could be freed, a chain
-    for each queue. depth, usable, fits: of the rungs of the group judged last. clock: now, whether more may be freed,
-    how many may have nodes held in a pool.
+    itself and those above it. queues: by STRICT..LAST_LACK. shapes, rungs, needs, parts: as in `control.shapes`.
+    largest: free nodes of the fullest domain by pool and level; withheld: see `Room`. lacked: (nodes, end) for which a
+    search by pool and level found nothing. holds, ready, wanted: by pool. closed, closing: pools that a strict queue's
+    blocked jobs wait for, in which order. lacks: for whom nothing could be freed, a chain for each queue. judged:
+    DEPTH, USABLE and FITS of the rungs of the group judged last. clock: now, whether more may be freed, how many may
+    have nodes held in a pool.
     """
 
     lanes: Array
@@ -71,12 +75,10 @@ class Board(NamedTuple):
     quota: Array
     top: Array
     paths: Array
-    share: Array
     queues: Array
-    counts: Array
-    first: Array
+    shapes: Array
+    rungs: Array
     needs: Array
-    part_start: Array
     parts: Array
     largest: Array
     withheld: Array
@@ -87,25 +89,21 @@ class Board(NamedTuple):
     wanted: Array
     closed: Array
     closing: Array
-    closures: Array
     lacks: Array
-    last_lack: Array
-    depth: Array
-    usable: Array
-    fits: Array
+    judged: Array
     clock: Array
 
 
 @_inlined
 def _depth(board: Board, queue: int, rung: int) -> int:
     """Say how far up a rung is entitled, as `QuotaTree.depth`."""
-    levels, last = int(board.queues[queue, LEVELS]), board.needs.shape[1] - 1
+    levels, last = int(board.queues[queue, LEVELS]), board.top.shape[1] - 1
     for level in range(levels):
         place, fits = board.paths[queue, level], True
-        for kind in range(last + 1):
-            need = board.needs[rung, kind]
-            over = need > 0 and board.quota[HELD, place, kind] + need > board.quota[OWN, place, kind]
-            if over and (kind != last or board.quota[OWN, place, kind] > 0):
+        for row in range(board.rungs[rung, FIRST_NEED], board.rungs[rung + 1, FIRST_NEED]):
+            kind, own = board.needs[row, KIND], board.quota[OWN, place, board.needs[row, KIND]]
+            over = board.quota[HELD, place, kind] + board.needs[row, AMOUNT] > own
+            if over and (kind != last or own > 0):
                 fits = False
         if fits:
             return level
@@ -115,11 +113,9 @@ def _depth(board: Board, queue: int, rung: int) -> int:
 @_inlined
 def _allowed(board: Board, queue: int, rung: int, depth: int) -> bool:
     """Say whether no limit below the level where a rung is entitled forbids it, as `QuotaTree.excess`."""
-    last, nowhere = board.needs.shape[1] - 1, depth == board.queues[queue, LEVELS]
-    for kind in range(last + 1):
-        step = board.needs[rung, kind]
-        if step <= 0:
-            continue
+    last, nowhere = board.top.shape[1] - 1, depth == board.queues[queue, LEVELS]
+    for row in range(board.rungs[rung, FIRST_NEED], board.rungs[rung + 1, FIRST_NEED]):
+        kind, step = board.needs[row, KIND], board.needs[row, AMOUNT]
         for level in range(depth):
             place = board.paths[queue, level]
             held = board.quota[HELD, place, kind] + step
@@ -135,9 +131,9 @@ def _allowed(board: Board, queue: int, rung: int, depth: int) -> bool:
 @_inlined
 def _is_closed(board: Board, queue: int, rung: int) -> bool:
     """Say whether a job ahead in a strict queue waits for a pool of a rung."""
-    if board.closures[queue] == 0:
+    if board.queues[queue, CLOSURES] == 0:
         return False
-    for part in range(board.part_start[rung], board.part_start[rung + 1]):
+    for part in range(board.rungs[rung, FIRST_PART], board.rungs[rung + 1, FIRST_PART]):
         if board.closed[queue, board.parts[part, POOL]]:
             return True
     return False
@@ -154,7 +150,7 @@ def _may_borrow(board: Board, pool: int, rank: int, end_us: int) -> bool:
 @_inlined
 def _has_room(board: Board, rung: int, rank: int, end_us: int) -> bool:
     """Say whether a search for free nodes is worth it for a job that holds none and ends then."""
-    for part in range(board.part_start[rung], board.part_start[rung + 1]):
+    for part in range(board.rungs[rung, FIRST_PART], board.rungs[rung + 1, FIRST_PART]):
         pool, level, nodes = board.parts[part, POOL], board.parts[part, LEVEL], board.parts[part, NODES]
         if level == 0 and nodes > 1:
             return False
@@ -171,16 +167,24 @@ def _has_room(board: Board, rung: int, rank: int, end_us: int) -> bool:
 
 @_inlined
 def _rate(board: Board, lane: int) -> int:
-    """Judge all rungs of a group by quota and by order; give the least depth."""
+    """Say of all rungs of a group how far up they are entitled; give the least depth."""
     queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
     least = FAR
-    for index in range(board.counts[shape]):
-        rung = board.first[shape] + index
+    for index in range(board.shapes[shape, COUNT]):
+        rung = board.shapes[shape, FIRST] + index
         depth = _depth(board, queue, rung)
-        board.depth[index] = depth
-        board.usable[index] = _allowed(board, queue, rung, depth) and not _is_closed(board, queue, rung)
+        board.judged[index, DEPTH] = depth
         least = min(least, depth)
     return least
+
+
+@_inlined
+def _allow(board: Board, lane: int) -> None:
+    """Mark the rungs of a group that has been rated which quota and order allow."""
+    queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
+    for index in range(board.shapes[shape, COUNT]):
+        rung, depth = board.shapes[shape, FIRST] + index, board.judged[index, DEPTH]
+        board.judged[index, USABLE] = _allowed(board, queue, rung, depth) and not _is_closed(board, queue, rung)
 
 
 @_inlined
@@ -190,15 +194,15 @@ def _fit(board: Board, lane: int) -> bool:
     limit = board.lanes[lane, LIMIT]
     end_us = limit if limit >= FOREVER else board.clock[0] + limit
     least = FAR
-    for index in range(board.counts[shape]):
-        least = min(least, board.depth[index])
+    for index in range(board.shapes[shape, COUNT]):
+        least = min(least, board.judged[index, DEPTH])
     rank = least * RANK + board.lanes[lane, PRIORITY]
-    for index in range(board.counts[shape]):
-        usable = board.usable[index] > 0
-        rung = board.first[shape] + index
+    for index in range(board.shapes[shape, COUNT]):
+        usable = board.judged[index, USABLE] > 0
+        rung = board.shapes[shape, FIRST] + index
         fits = usable and (board.lanes[lane, HOLDS] > 0 or _has_room(board, rung, rank, end_us))
-        board.fits[index] = fits
-        able = able or (fits and board.depth[index] <= board.lanes[lane, TIER])
+        board.judged[index, FITS] = fits
+        able = able or (fits and board.judged[index, DEPTH] <= board.lanes[lane, TIER])
     return able
 
 
@@ -207,8 +211,8 @@ def _compare_shares(board: Board, one: int, other: int) -> int:
     """Compare the shares of two queues, outermost ancestors first; the shorter path is less."""
     levels_one, levels_other = board.queues[one, LEVELS], board.queues[other, LEVELS]
     for step in range(min(levels_one, levels_other)):
-        mine = board.share[board.paths[one, levels_one - 1 - step]]
-        theirs = board.share[board.paths[other, levels_other - 1 - step]]
+        mine = board.queues[board.paths[one, levels_one - 1 - step], SHARE]
+        theirs = board.queues[board.paths[other, levels_other - 1 - step], SHARE]
         if mine != theirs:
             return -1 if mine < theirs else 1
     return int(levels_one - levels_other)
@@ -250,47 +254,47 @@ def _first_two(board: Board) -> tuple[int, int]:
 
 
 @_inlined
-def _stands_before(board: Board, one: int, other: int, strict: int) -> bool:
+def _stands_before(lanes: Array, one: int, other: int, strict: int) -> bool:
     """Say whether one group of a queue goes before another; a strict queue's tiers don't count within it."""
     for column in (TIER, PRIORITY):
-        if board.lanes[one, column] != board.lanes[other, column] and not (strict and column == TIER):
-            return bool(board.lanes[one, column] < board.lanes[other, column])
-    return bool(board.lanes[one, NUMBER] < board.lanes[other, NUMBER])
+        if lanes[one, column] != lanes[other, column] and not (strict and column == TIER):
+            return bool(lanes[one, column] < lanes[other, column])
+    return bool(lanes[one, NUMBER] < lanes[other, NUMBER])
 
 
 @compiled
-def line_up(board: Board, lane: int) -> bool:
+def line_up(lanes: Array, line: Array, ends: Array, queues: Array, lane: int) -> bool:
     """Put a group in its queue's line; False if the stretch has no room left."""
-    queue = board.lanes[lane, QUEUE]
-    head, end, strict = board.ends[queue, HEAD], board.ends[queue, END], board.queues[queue, STRICT]
+    queue = lanes[lane, QUEUE]
+    head, end, strict = ends[queue, HEAD], ends[queue, END], queues[queue, STRICT]
     low, high = head, end
     while low < high:
         middle = (low + high) // 2
-        if _stands_before(board, board.line[middle], lane, strict):
+        if _stands_before(lanes, line[middle], lane, strict):
             low = middle + 1
         else:
             high = middle
-    if head > (board.ends[queue - 1, ROOM] if queue > 0 else 0):
+    if head > (ends[queue - 1, ROOM] if queue > 0 else 0):
         for place in range(head, low):
-            board.line[place - 1] = board.line[place]
-        board.line[low - 1] = lane
-        board.ends[queue, HEAD] = head - 1
-    elif end < board.ends[queue, ROOM]:
+            line[place - 1] = line[place]
+        line[low - 1] = lane
+        ends[queue, HEAD] = head - 1
+    elif end < ends[queue, ROOM]:
         for place in range(end, low, -1):
-            board.line[place] = board.line[place - 1]
-        board.line[low] = lane
-        board.ends[queue, END] = end + 1
+            line[place] = line[place - 1]
+        line[low] = lane
+        ends[queue, END] = end + 1
     else:
         return False
-    board.lanes[lane, LINED] = 1
+    lanes[lane, LINED] = 1
     return True
 
 
 @_inlined
 def _lack_of(board: Board, queue: int, rung: int, depth: int, priority: int) -> int:
     """Say what is known of freeing nodes for a rung of one part: -1 nothing, 0 that it can't be done, or a code why."""
-    part = board.parts[board.part_start[rung]]
-    place = board.last_lack[queue]
+    part = board.parts[board.rungs[rung, FIRST_PART]]
+    place = board.queues[queue, LAST_LACK]
     while place >= 0:
         lack = board.lacks[place]
         near = lack[LACK_LEVEL] == part[LEVEL] or lack[LACK_LEVEL] == EVERY_LEVEL
@@ -314,27 +318,28 @@ def _is_owed(board: Board, lane: int, rung: int, depth: int) -> bool:
         return True
     if board.queues[queue, LOWEST] >= -board.lanes[lane, PRIORITY]:
         return False
-    last = board.needs.shape[1] - 1
-    for kind in range(last + 1):
-        need, own = board.needs[rung, kind], board.quota[OWN, queue, kind]
-        if need > 0 and (kind < last or own > 0) and max(need, board.quota[HELD, queue, kind]) > own:
+    last = board.top.shape[1] - 1
+    for row in range(board.rungs[rung, FIRST_NEED], board.rungs[rung + 1, FIRST_NEED]):
+        kind, need = board.needs[row, KIND], board.needs[row, AMOUNT]
+        own = board.quota[OWN, queue, kind]
+        if (kind < last or own > 0) and max(need, board.quota[HELD, queue, kind]) > own:
             return False
     return True
 
 
-@compiled
-def mark_owed(board: Board, lane: int) -> bool:
+@_inlined
+def _mark_owed(board: Board, lane: int) -> bool:
     """Mark in `fits` the usable rungs that nodes might be freed for; notes what is known of why not."""
     queue, shape, some = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE], False
-    for index in range(board.counts[shape]):
-        rung, depth = board.first[shape] + index, board.depth[index]
-        board.fits[index] = 0
-        if board.usable[index] and _is_owed(board, lane, rung, depth):
-            alone, known = board.part_start[rung + 1] - board.part_start[rung] == 1, -1
+    for index in range(board.shapes[shape, COUNT]):
+        rung, depth = board.shapes[shape, FIRST] + index, board.judged[index, DEPTH]
+        board.judged[index, FITS] = 0
+        if board.judged[index, USABLE] and _is_owed(board, lane, rung, depth):
+            alone, known = board.rungs[rung + 1, FIRST_PART] - board.rungs[rung, FIRST_PART] == 1, -1
             if alone:
                 known = _lack_of(board, queue, rung, depth, -board.lanes[lane, PRIORITY])
             if known < 0:
-                board.fits[index], some = 1, True
+                board.judged[index, FITS], some = 1, True
             else:
                 board.lanes[lane, CODE] = max(board.lanes[lane, CODE], known)
     return some
@@ -344,11 +349,11 @@ def mark_owed(board: Board, lane: int) -> bool:
 def _may_hold(board: Board, lane: int) -> bool:
     """Say whether a gang's best usable rung lies in pools where another may have nodes held."""
     shape = board.lanes[lane, SHAPE]
-    for index in range(board.counts[shape]):
-        if not board.usable[index]:
+    for index in range(board.shapes[shape, COUNT]):
+        if not board.judged[index, USABLE]:
             continue
-        rung = board.first[shape] + index
-        begin, end = board.part_start[rung], board.part_start[rung + 1]
+        rung = board.shapes[shape, FIRST] + index
+        begin, end = board.rungs[rung, FIRST_PART], board.rungs[rung + 1, FIRST_PART]
         if end - begin == 1 and board.parts[begin, NODES] == 1:
             return False
         full = 0
@@ -362,12 +367,12 @@ def _may_hold(board: Board, lane: int) -> bool:
 def _want(board: Board, lane: int) -> None:
     """Note the pools that a blocked group could use, had they enough free nodes."""
     shape = board.lanes[lane, SHAPE]
-    for index in range(board.counts[shape]):
-        rung, possible = board.first[shape] + index, board.usable[index] > 0
-        for part in range(board.part_start[rung], board.part_start[rung + 1]):
+    for index in range(board.shapes[shape, COUNT]):
+        rung, possible = board.shapes[shape, FIRST] + index, board.judged[index, USABLE] > 0
+        for part in range(board.rungs[rung, FIRST_PART], board.rungs[rung + 1, FIRST_PART]):
             possible = possible and board.parts[part, NODES] <= board.ready[board.parts[part, POOL]]
         if possible:
-            for part in range(board.part_start[rung], board.part_start[rung + 1]):
+            for part in range(board.rungs[rung, FIRST_PART], board.rungs[rung + 1, FIRST_PART]):
                 board.wanted[board.parts[part, POOL]] = 1
 
 
@@ -375,31 +380,33 @@ def _want(board: Board, lane: int) -> None:
 def _close(board: Board, lane: int) -> None:
     """Close the pools of a blocked group to those behind it in a strict queue."""
     queue, shape = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE]
-    begin, end = board.first[shape], board.first[shape] + board.counts[shape]
-    for part in range(board.part_start[begin], board.part_start[end]):
+    begin, end = board.shapes[shape, FIRST], board.shapes[shape, FIRST] + board.shapes[shape, COUNT]
+    for part in range(board.rungs[begin, FIRST_PART], board.rungs[end, FIRST_PART]):
         pool = board.parts[part, POOL]
         if not board.closed[queue, pool]:
             board.closed[queue, pool] = 1
-            board.closing[queue, board.closures[queue]] = pool
-            board.closures[queue] += 1
+            board.closing[queue, board.queues[queue, CLOSURES]] = pool
+            board.queues[queue, CLOSURES] += 1
 
 
 @_inlined
 def _set_back(board: Board, lane: int) -> int:
     """Try a group that can't start with more borrowing later, else find it blocked: DONE, or HELP if it may need it."""
     queue, shape, deeper = board.lanes[lane, QUEUE], board.lanes[lane, SHAPE], FAR
-    for index in range(board.counts[shape]):
-        if board.fits[index] and board.depth[index] > board.lanes[lane, TIER]:
-            deeper = min(deeper, board.depth[index])
+    for index in range(board.shapes[shape, COUNT]):
+        if board.judged[index, FITS] and board.judged[index, DEPTH] > board.lanes[lane, TIER]:
+            deeper = min(deeper, board.judged[index, DEPTH])
     if deeper < FAR:
         board.lanes[lane, TIER] = deeper
-        line_up(board, lane)
+        line_up(board.lanes, board.line, board.ends, board.queues, lane)
         return DONE
     _want(board, lane)
-    board.lanes[lane, CODE], board.lanes[lane, CLOSED] = SEEN, board.closures[queue]
+    board.lanes[lane, CODE], board.lanes[lane, CLOSED] = SEEN, board.queues[queue, CLOSURES]
     helped = board.lanes[lane, HOLDS] > 0 or _may_hold(board, lane)
-    # Asked in any case, since it notes why nothing is freed.
-    helped = (board.clock[1] > 0 and mark_owed(board, lane)) or helped
+    # Asked in any case while more may be freed, since it notes why nothing is.
+    if board.clock[1] > 0 or helped:
+        owed = _mark_owed(board, lane)
+        helped = helped or (owed and board.clock[1] > 0)
     if board.queues[queue, STRICT]:
         _close(board, lane)
     return HELP if helped else DONE
@@ -411,8 +418,9 @@ def _judge(board: Board, lane: int) -> int:
     least = _rate(board, lane)
     if least > board.lanes[lane, TIER]:
         board.lanes[lane, TIER] = least
-        line_up(board, lane)
+        line_up(board.lanes, board.line, board.ends, board.queues, lane)
         return DONE
+    _allow(board, lane)
     return START if _fit(board, lane) else _set_back(board, lane)
 
 

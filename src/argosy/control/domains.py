@@ -10,7 +10,7 @@ NODE, RACK, SPINE, SITE, ANY = range(len(LEVELS))
 
 
 Peers = list[set[int]]
-"""For each count of free nodes, the numbers of a level's domains that have so many."""
+"""For each count of free nodes, the numbers of a level's domains that have so many, up to the fullest."""
 
 
 class Domain:
@@ -73,14 +73,14 @@ class PoolTree:
         """Give the domain of a level with most free nodes, the first of equals."""
         if level < SITE:
             step = max(level, RACK)
-            for numbers in reversed(self._peers[step]):
-                if numbers:
-                    return self.levels[step][min(numbers)]
+            fullest = self._peers[step][-1]
+            if fullest:
+                return self.levels[step][min(fullest)]
         return self.top
 
     def most_free(self) -> tuple[int, int, int, int, int]:
         """Count the free nodes of the fullest domain of each level."""
-        rack, spine, all_free = self.largest(RACK).free, self.largest(SPINE).free, self.top.free
+        rack, spine, all_free = len(self._peers[RACK]) - 1, len(self._peers[SPINE]) - 1, self.top.free
         return rack, rack, spine, all_free, all_free
 
     def widest(self, level: int) -> int:
@@ -91,47 +91,51 @@ class PoolTree:
 def add(leaf: Domain, node: int) -> None:
     """Make a node free in its rack and in all that is above it."""
     leaf.nodes.add(node)
-    _count(leaf, 1)
+    _count({leaf: 1})
 
 
 def remove(leaf: Domain, node: int) -> None:
     """Take a node out of its rack and of all that is above it."""
     leaf.nodes.remove(node)
-    _count(leaf, -1)
+    _count({leaf: -1})
 
 
 def add_all(leaf: list[Domain], numbers: Iterable[int]) -> None:
-    """Make nodes free, rack by rack. leaf: of every node."""
-    for rack, found in _by_rack(leaf, numbers).items():
-        rack.nodes.update(found)
-        _count(rack, len(found))
+    """Make nodes free. leaf: of every node."""
+    changes: dict[Domain, int] = {}
+    for number in numbers:
+        rack = leaf[number]
+        rack.nodes.add(number)
+        changes[rack] = changes.get(rack, 0) + 1
+    _count(changes)
 
 
 def remove_all(leaf: list[Domain], numbers: Iterable[int]) -> None:
-    """Take free nodes out, rack by rack. leaf: of every node."""
-    for rack, found in _by_rack(leaf, numbers).items():
-        rack.nodes.difference_update(found)
-        _count(rack, -len(found))
-
-
-def _by_rack(leaf: list[Domain], numbers: Iterable[int]) -> dict[Domain, list[int]]:
-    found: dict[Domain, list[int]] = {}
+    """Take free nodes out. leaf: of every node."""
+    changes: dict[Domain, int] = {}
     for number in numbers:
-        found.setdefault(leaf[number], []).append(number)
-    return found
+        rack = leaf[number]
+        rack.nodes.remove(number)
+        changes[rack] = changes.get(rack, 0) - 1
+    _count(changes)
 
 
-def _count(leaf: Domain, change: int) -> None:
-    """Count so many more free nodes in a rack and in all that is above it."""
-    place: Domain | None = leaf
-    while place is not None:
-        before, after, peers = place.free, place.free + change, place.peers
-        while after >= len(peers):
-            peers.append(set())
-        peers[before].remove(place.number)
-        peers[after].add(place.number)
-        place.free = after
-        place = place.parent
+def _count(changes: dict[Domain, int]) -> None:
+    """Count so many more free nodes in each of some racks, and in all that is above them."""
+    while changes:
+        above: dict[Domain, int] = {}
+        for place, change in changes.items():
+            before, after, peers, parent = place.free, place.free + change, place.peers, place.parent
+            while after >= len(peers):
+                peers.append(set())
+            peers[before].remove(place.number)
+            peers[after].add(place.number)
+            while not peers[-1]:
+                peers.pop()
+            place.free = after
+            if parent is not None:
+                above[parent] = above.get(parent, 0) + change
+        changes = above
 
 
 def own(leaf: Domain, change: int) -> None:

@@ -63,7 +63,8 @@ def _text(job: JobState, blocked: Judgement) -> str:
         return f"{text} after {job.reason or 'a failure'}"
     if need is not None and blocked.code not in ("ORDER", "NO_OPTIONS"):
         where = f" within one {need.near}" if need.near not in ("any", "site", "node") else ""
-        text = f"{text}: needs {need.nodes} {need.pool} nodes{where}; {need.free} of {need.owned} are free"
+        asked = f"{need.nodes} {need.pool} node{'' if need.nodes == 1 else 's'}"
+        text = f"{text}: needs {asked}{where}; {need.free} of {need.owned} are free"
         if where:
             text += f", at most {need.largest} together ({need.domain})"
     return f"{text}; {blocked.detail}" if blocked.detail else text
@@ -89,7 +90,7 @@ def _blockers(state: State, job: JobState, blocked: Judgement) -> tuple[Blocking
     if reservation is not None:
         names = {state.nodes.holder[number] for number in reservation.nodes} & set(state.attempts)
     else:
-        names = {name for pool, _ in blocked.rung.chips for name in state.holding[pool]}
+        names = {name for pool, _ in blocked.rung.chips for held in state.holding[pool].values() for name in held}
     rows = sorted((state.attempts[name].ends_us, name) for name in names)
     return tuple(
         Blocking(

@@ -58,8 +58,9 @@ class Lanes:
         """Make rows of dead groups free again, forget the last pass, and list the rows of all groups."""
         self._free += self._dead
         self._dead = []
-        self.table[:, TIER:] = 0
-        return np.flatnonzero(self.table[:, QUEUE] >= 0)
+        used = self.table[: len(self.keys)]
+        used[:, TIER:] = 0
+        return np.flatnonzero(used[:, QUEUE] >= 0)
 
     def _take(self, key: GroupKey) -> int:
         """Give a new group its row."""

@@ -28,9 +28,11 @@ def _reason(state: State, job: JobState, rung: Rung) -> str:
         most = 1 if part.level == NODE else tree.widest(part.level)
         if part.nodes > most:
             near, most = LEVELS[part.level], min(most, tree.top.owned)
-            return f"{rung.option}: {part.nodes} {name} nodes in one {near}, the largest {near} has {most}"
+            nodes = f"{part.nodes} {name} node{'' if part.nodes == 1 else 's'}"
+            return f"{rung.option}: {nodes} in one {near}, the largest {near} has {most}"
         if wanted[part.pool] > tree.top.owned:
-            return f"{rung.option}: {wanted[part.pool]} {name} nodes, the fleet owns {tree.top.owned}"
+            nodes = f"{wanted[part.pool]} {name} node{'' if wanted[part.pool] == 1 else 's'}"
+            return f"{rung.option}: {nodes}, the fleet owns {tree.top.owned}"
     excess = state.quota.never(state.queue_of(job), state.amounts_of(rung))
     if excess is not None:
         return f"{rung.option}: {excess.asked} {excess.kind}, queue {excess.queue} may hold {excess.allowed}"

@@ -58,6 +58,7 @@ class NodeTable:
         self.ready_count: list[int] = []
         self.withheld: list[set[int]] = []
         self.withheld_turns: list[int] = []
+        self._held_for: dict[int, tuple[int, dict[tuple[str, int], list[int]]]] = {}
         self.idle_spares: list[set[int]] = []
         self.members: list[list[int]] = []
         self._domains: dict[tuple[int, int], list[int]] = {}
@@ -157,6 +158,16 @@ class NodeTable:
         for number in numbers:
             self.lock[number], self.lock_until[number] = job, until_us
             self.refresh(number)
+
+    def held_for(self, pool: int) -> dict[tuple[str, int], list[int]]:
+        """List the withheld nodes of a pool by the job they are held for, and until when; the empty job is nobody."""
+        turn, found = self._held_for.get(pool, (-1, {}))
+        if turn != self.withheld_turns[pool]:
+            found = {}
+            for number in self.withheld[pool]:
+                found.setdefault((self.lock[number], self.lock_until[number]), []).append(number)
+            self._held_for[pool] = self.withheld_turns[pool], found
+        return found
 
     @contextmanager
     def lent(self, extra: Iterable[int], without: Iterable[int] = ()) -> Iterator[None]:

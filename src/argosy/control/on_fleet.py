@@ -157,7 +157,8 @@ def quarantine(work: Work, numbers: tuple[int, ...], evidence: str) -> tuple[int
             continue
         recent = sum(at_us > since_us for at_us in state.cordons)
         if recent >= allowed:
-            text = f"not cordoned for {evidence or 'a failed check'}: {recent} nodes were within {breaker.window_s:g} s"
+            before = f"{recent} node{'' if recent == 1 else 's'} before it within {breaker.window_s:g} s"
+            text = f"not cordoned for {evidence or 'a failed check'}: {before}"
             work.tell(state.nodes.name[number], f"{text}, the breaker allows {allowed}; a person must look")
             continue
         work.change(NodeTrusted(node=number, trust="quarantined", counted=True))

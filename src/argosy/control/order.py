@@ -10,7 +10,21 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from argosy.contracts.policy import TIMED_ORDERS
-from argosy.control.board import CLAIM, END, HEAD, HELD, ROOM, Board, advance, line_up, mark_owed, set_tiers
+from argosy.control.board import (
+    CLAIM,
+    COUNT,
+    END,
+    HEAD,
+    HELD,
+    LAST_LACK,
+    ROOM,
+    SHARE,
+    STRICT,
+    Board,
+    advance,
+    line_up,
+    set_tiers,
+)
 from argosy.control.decay import average, faded
 from argosy.control.lanes import (
     CLOSED,
@@ -20,6 +34,7 @@ from argosy.control.lanes import (
     PRIORITY,
     QUEUE,
     SEEN,
+    SHAPE,
     TIER,
     UNSEEN,
     Array,
@@ -67,25 +82,20 @@ class Order:
     def again(self, lane: int) -> None:
         """Put a group back in line after its first job started, if it has more."""
         if self.board.lanes[lane, QUEUE] >= 0:
-            line_up(self.board, lane)
+            self._line_up(lane)
 
     def startable(self, lane: int) -> list[int]:
         """List the rungs of the group judged last that may start now, best first."""
-        count, tier = self._rungs(lane), int(self.board.lanes[lane, TIER])
-        fits, depth = self.board.fits[:count].tolist(), self.board.depth[:count].tolist()
-        return [index for index in range(count) if fits[index] and depth[index] <= tier]
+        tier = int(self.board.lanes[lane, TIER])
+        return [index for index, (depth, _, fits) in enumerate(self._judged(lane)) if fits and depth <= tier]
 
     def usable(self, lane: int) -> list[tuple[int, int]]:
         """List the rungs of the group judged last that quotas and order allow, best first, each with its depth."""
-        count = self._rungs(lane)
-        usable, depth = self.board.usable[:count].tolist(), self.board.depth[:count].tolist()
-        return [(index, depth[index]) for index in range(count) if usable[index]]
+        return [(index, depth) for index, (depth, usable, _) in enumerate(self._judged(lane)) if usable]
 
     def owed(self, lane: int) -> list[tuple[int, int]]:
         """List those usable rungs, with depth, that the queue owns and that something might be freed for."""
-        usable = self.usable(lane)
-        mark_owed(self.board, lane)
-        return [(index, depth) for index, depth in usable if self.board.fits[index]]
+        return [(index, depth) for index, (depth, usable, fits) in enumerate(self._judged(lane)) if usable and fits]
 
     def note(self, lane: int, found: Blocked) -> None:
         """Say what was found for a blocked group."""
@@ -104,8 +114,8 @@ class Order:
             if found != BLOCKED:
                 self.noted.append(found)
                 code = len(self.noted) - 1
-            self.board.lacks[self._lacks] = queue, depth, *part, priority, code, self.board.last_lack[queue]
-            self.board.last_lack[queue] = self._lacks
+            self.board.lacks[self._lacks] = queue, depth, *part, priority, code, self.board.queues[queue, LAST_LACK]
+            self.board.queues[queue, LAST_LACK] = self._lacks
             self._lacks += 1
 
     def used(self, queue: int, amounts: Amounts) -> None:
@@ -117,7 +127,7 @@ class Order:
                 board.quota[HELD, place, kind], board.quota[CLAIM, place, kind] = row.held[kind], row.claim[kind]
             board.top[0, kind], board.top[1, kind] = quota.top_held[kind], quota.used[kind]
         for place in quota.rows[queue].path:
-            board.share[place] = self._share(place)
+            board.queues[place, SHARE] = self._share(place)
 
     def refill(self) -> None:
         """Count all use anew, after some was stopped or shrunk."""
@@ -125,7 +135,7 @@ class Order:
         if quota.rows:
             board.quota[HELD] = [row.held for row in quota.rows]
             board.quota[CLAIM] = [row.claim for row in quota.rows]
-            board.share[:] = [self._share(place) for place in range(len(quota.rows))]
+            board.queues[:, SHARE] = [self._share(place) for place in range(len(quota.rows))]
         board.top[:] = quota.top_held, quota.used, quota.capacity
 
     def stop_freeing(self) -> None:
@@ -143,8 +153,10 @@ class Order:
         """
         return Reasons(self, cut)
 
-    def _rungs(self, lane: int) -> int:
-        return len(self.state.shapes[self.state.lanes.keys[lane][1]].rungs)
+    def _judged(self, lane: int) -> list[list[int]]:
+        """Give DEPTH, USABLE and FITS of each rung of the group judged last."""
+        rungs: list[list[int]] = self.board.judged[: self.board.shapes[self.board.lanes[lane, SHAPE], COUNT]].tolist()
+        return rungs
 
     def _share(self, place: int) -> int:
         """Give past and present use / weight of a queue."""
@@ -163,15 +175,19 @@ class Order:
         table = state.lanes.table
         fresh = [row for row in sorted(came) if not table[row, LINED] and table[row, CODE] == UNSEEN]
         set_tiers(self.board, np.array(fresh, np.int64))
-        if sum(line_up(self.board, row) for row in fresh) < len(fresh):
+        if sum(self._line_up(row) for row in fresh) < len(fresh):
             table[fresh, LINED] = 1
             self._line_all(np.flatnonzero((table[:, QUEUE] >= 0) & (table[:, LINED] > 0)))
+
+    def _line_up(self, lane: int) -> bool:
+        board = self.board
+        return line_up(board.lanes, board.line, board.ends, board.queues, lane)
 
     def _line_all(self, rows: Array) -> None:
         """Lay out all lines, sorted, each with some room behind."""
         board, table = self.board, self.board.lanes
         queues = table[rows, QUEUE]
-        tiers = np.where(board.queues[queues, 0] > 0, 0, table[rows, TIER])
+        tiers = np.where(board.queues[queues, STRICT] > 0, 0, table[rows, TIER])
         rows = rows[np.lexsort((table[rows, NUMBER], table[rows, PRIORITY], tiers, queues))]
         sizes = np.bincount(queues, minlength=len(board.ends))
         ends = np.cumsum(sizes + SLACK)
@@ -187,7 +203,8 @@ class Reasons(Mapping[GroupKey, Blocked]):
     """What a pass noted of each group, put together when somebody asks for the first time."""
 
     def __init__(self, order: Order, cut: bool) -> None:
-        self._table, self._keys = order.state.lanes.table.copy(), list(order.state.lanes.keys)
+        self._keys = list(order.state.lanes.keys)
+        self._table = order.state.lanes.table[: len(self._keys)].copy()
         self._cut, self._noted, self._closing = cut, order.noted, order.board.closing
         self._found: dict[GroupKey, Blocked] | None = None
 
@@ -202,7 +219,7 @@ class Reasons(Mapping[GroupKey, Blocked]):
 
     def _all(self) -> dict[GroupKey, Blocked]:
         if self._found is None:
-            table, keys = self._table[: len(self._keys)], self._keys
+            table, keys = self._table, self._keys
             alive = (table[:, CODE] != UNSEEN) | (self._cut & (table[:, QUEUE] >= 0))
             rows = np.flatnonzero(alive)
             known: dict[tuple[int, int, int], Blocked] = {}
@@ -221,10 +238,9 @@ def _lay_out(state: State, room: Room) -> Board:
     """Make the arrays of a pass that begins."""
     quota, shapes, policy = state.quota, state.shapes, state.policy
     queues, pools, kinds = len(quota.rows), len(state.nodes.pools), len(quota.kinds)
-    rungs = max(1, shapes.longest)
     lowest = _lowest(state)
     lists = [
-        (queue.order == "strict", queue.state == "draining" or queue.order in TIMED_ORDERS, levels, least)
+        (queue.order == "strict", queue.state == "draining" or queue.order in TIMED_ORDERS, levels, least, 0, 0, -1)
         for queue, levels, least in zip(policy.queues, quota.levels.tolist(), lowest, strict=True)
     ]
     return Board(
@@ -234,12 +250,10 @@ def _lay_out(state: State, room: Room) -> Board:
         quota=quota.table,
         top=np.zeros((3, kinds), np.int64),
         paths=quota.paths,
-        share=np.zeros(queues, np.int64),
         queues=np.array(lists, np.int64),
-        counts=shapes.counts,
-        first=shapes.first,
+        shapes=shapes.sizes,
+        rungs=shapes.starts,
         needs=shapes.needs,
-        part_start=shapes.part_start,
         parts=shapes.parts,
         largest=room.largest,
         withheld=room.withheld,
@@ -250,23 +264,20 @@ def _lay_out(state: State, room: Room) -> Board:
         wanted=np.zeros(pools, np.int64),
         closed=np.zeros((queues, pools), np.int64),
         closing=np.zeros((queues, pools), np.int64),
-        closures=np.zeros(queues, np.int64),
         lacks=np.empty((LACKS_MAX, 8), np.int64),
-        last_lack=np.full(queues, -1, np.int64),
-        depth=np.zeros(rungs, np.int64),
-        usable=np.zeros(rungs, np.int64),
-        fits=np.zeros(rungs, np.int64),
+        judged=np.zeros((max(1, shapes.longest), 3), np.int64),
         clock=np.array([state.now_us, policy.reclaim.at_most > 0, policy.reservations], np.int64),
     )
 
 
 def _lowest(state: State) -> list[int]:
     """Give the lowest priority of what each queue runs."""
-    lowest = [FOREVER] * len(state.quota.rows)
+    lowest, number = [FOREVER] * len(state.quota.rows), state.quota.number
     for attempt in state.attempts.values():
-        job = state.jobs[attempt.job]
-        queue = state.queue_of(job)
-        lowest[queue] = min(lowest[queue], job.claim.priority)
+        claim = state.jobs[attempt.job].claim
+        queue = number[claim.queue]
+        if claim.priority < lowest[queue]:
+            lowest[queue] = claim.priority
     return lowest
 
 

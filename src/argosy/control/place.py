@@ -54,16 +54,12 @@ def split(rung: Rung, numbers: tuple[int, ...]) -> Parts:
 def borrowed_nodes(state: State, job: JobState, pool: int) -> list[int]:
     """List free nodes that are withheld from others but not from this job: held for it, or free for long enough."""
     nodes, end_us = state.nodes, end_of(state, job)
-    withheld = nodes.withheld[pool]
-    if not withheld:
-        return []
     window_end_us = min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
-    lock, lock_until, until_us = nodes.lock, nodes.lock_until, nodes.until_us
-    open_to_it = [number for number in withheld if window_end_us <= until_us[number] and number not in job.avoid]
-    passes: dict[str, bool] = {"": True, job.id: True}
-    for name in {lock[number] for number in open_to_it if end_us > lock_until[number]} - set(passes):
-        passes[name] = outranks(state, job, state.reservations[name])
-    return sorted(number for number in open_to_it if end_us <= lock_until[number] or passes[lock[number]])
+    found: list[int] = []
+    for (lock, until_us), numbers in nodes.held_for(pool).items():
+        if lock in ("", job.id) or end_us <= until_us or outranks(state, job, state.reservations[lock]):
+            found += [number for number in numbers if window_end_us <= nodes.until_us[number]]
+    return sorted(number for number in found if number not in job.avoid)
 
 
 def outranks(state: State, job: JobState, reservation: Reservation) -> bool:

@@ -52,10 +52,15 @@ def reclaim(work: Work, job: JobState, rung: Rung, depth: int, candidates: Candi
         return plan and Plan()
     asked = sum(count for _, count in rung.chips)
     if plan.freed > asked * work.state.policy.reclaim.at_most:
-        plan.said = Blocked("RECLAIM_CAP", f"{rung.option} needs {asked} chips; freeing them would stop {plan.freed}")
+        plan.said = Blocked(
+            "RECLAIM_CAP",
+            f"{rung.option} needs {asked} chip{'' if asked == 1 else 's'}; freeing them would stop {plan.freed}",
+        )
         return plan
     _carry_out(work, job, rung, plan)
-    plan.said = Blocked("RECLAIMING", f"{plan.freed} chips of {', '.join(sorted(plan.taken))}")
+    plan.said = Blocked(
+        "RECLAIMING", f"{plan.freed} chip{'' if plan.freed == 1 else 's'} of {', '.join(sorted(plan.taken))}"
+    )
     return plan
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from argosy.contracts.compiled import compiled
 from argosy.contracts.policy import SECOND_US
 from argosy.control.change import Reserved, Unreserved
 from argosy.control.nodes import FOREVER
@@ -80,23 +81,37 @@ def _soonest(
 ) -> tuple[int, list[int]] | None:
     """Find the domain in which enough nodes of a part are free first; of equals the one with most free now."""
     view = outlook.of(part.pool, job.id if job.id in state.reservations else "")
-    limit_us = end_of(state, job) - state.now_us
-    usable = view.times < NEVER
-    usable &= (view.until >= FOREVER) | (view.times + limit_us <= view.until)
+    times = view.times
     if taken or job.avoid:
-        usable &= ~np.isin(view.numbers, [*taken, *job.avoid])
-    order = view.order(part.level)
-    order = order[usable[order]]
-    domains, times = view.domains(part.level)[order], view.times[order]
-    starts = np.flatnonzero(np.concatenate((domains[:1] >= 0, domains[1:] != domains[:-1])))
-    starts = starts[np.concatenate((starts[1:], [len(domains)])) - starts >= part.nodes] if len(starts) else starts
-    if not len(starts):
-        return None
-    last = times[starts + part.nodes - 1]
-    soonest = starts[last == last.min()]
-    free_now = [int((times[begin : begin + part.nodes] <= state.now_us).sum()) for begin in soonest]
-    begin = int(soonest[int(np.argmax(free_now))])
-    return int(last.min()), view.numbers[order[begin : begin + part.nodes]].tolist()
+        times = np.where(np.isin(view.numbers, [*taken, *job.avoid]), NEVER, times)
+    limit_us = end_of(state, job) - state.now_us
+    order, domains = view.order(part.level), view.domains(part.level)
+    from_us, chosen = _first_free(order, domains, times, view.until, part.nodes, limit_us, state.now_us)
+    return (from_us, view.numbers[chosen].tolist()) if len(chosen) else None
+
+
+@compiled
+def _first_free(
+    order: Array, domains: Array, times: Array, until: Array, wanted: int, limit_us: int, now_us: int
+) -> tuple[int, Array]:
+    """Give when so many nodes of one domain are free, and which; none where no domain has them.
+
+    order: nodes by domain, then by time; until: when each must be left again, limit_us after it was taken at most.
+    """
+    usable = (times < NEVER) & ((until >= FOREVER) | (times + limit_us <= until))
+    best, best_us, most_now = -1, NEVER, 0
+    domain, found, now = -1, 0, 0
+    for node in order:
+        if domains[node] != domain:
+            domain, found, now = domains[node], 0, 0
+        if usable[node] and found < wanted:
+            found += 1
+            now += times[node] <= now_us
+            last_us = times[node]
+            if found == wanted and (last_us < best_us or (last_us == best_us and now > most_now)):
+                best, best_us, most_now = domain, last_us, now
+    some = np.array([node for node in order if usable[node] and domains[node] == best], np.int64)
+    return best_us, some[:wanted]
 
 
 class View:
@@ -124,9 +139,9 @@ class View:
         return self._domains[level]
 
     def order(self, level: int) -> Array:
-        """Sort nodes by domain, then by when they are free, then by number."""
+        """Sort nodes by domain, then by when they are free, then by number, which is how they stand."""
         if level not in self._orders:
-            self._orders[level] = np.lexsort((self.numbers, self.times, self.domains(level)))
+            self._orders[level] = np.lexsort((self.times, self.domains(level)))
         return self._orders[level]
 
 

@@ -63,14 +63,12 @@ class Room:
     def _kept(self, pool: int) -> tuple[int, int, int, int]:
         """Sum up the free nodes of a pool that are kept from some."""
         state, nodes = self.state, self.state.nodes
-        rank, held_us, window_us, holders = -RANK, -1, -1, set()
-        for number in nodes.withheld[pool]:
-            if nodes.lock[number]:
-                holders.add(nodes.lock[number])
-                held_us = max(held_us, nodes.lock_until[number])
-            else:
-                window_us = max(window_us, nodes.until_us[number])
-        for name in holders:
+        rank, held_us, window_us = -RANK, -1, -1
+        for (name, until_us), numbers in nodes.held_for(pool).items():
+            if not name:
+                window_us = max(nodes.until_us[number] for number in numbers)
+                continue
+            held_us = max(held_us, until_us)
             if not state.reservations[name].pinned:
                 job = state.jobs[name]
                 # Its own rank only grows worse, as far as its queue has levels.

@@ -3,6 +3,7 @@
 A shape keeps its number until all are worked out anew. Must not know jobs or queues.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,20 +25,20 @@ class Shape:
 
 
 class Shapes:
-    """All shapes by number. counts, first, needs: rungs of each shape, its first row, and a row for each rung.
+    """All shapes by number, and as tables that `count` brings up to date.
 
-    part_start: where each row's parts begin among parts (pool, level, nodes), and where the last ends. longest: the
-    most rungs of a shape.
+    sizes: of each shape how many rungs it has, and the row of its first. starts: of each rung where its needs (kind,
+    amount) and its parts (pool, level, nodes) begin; the row behind the last tells where they end. longest: the most
+    rungs of a shape.
     """
 
-    def __init__(self, kinds: int) -> None:
+    def __init__(self) -> None:
         self.all: list[Shape] = []
         self.number: dict[tuple[Rung, ...], int] = {}
         self.longest = self._counted = 0
-        self.counts: Array = np.zeros(0, np.int64)
-        self.first: Array = np.zeros(0, np.int64)
-        self.needs: Array = np.zeros((0, kinds), np.int64)
-        self.part_start: Array = np.zeros(1, np.int64)
+        self.sizes: Array = np.zeros((0, 2), np.int64)
+        self.starts: Array = np.zeros((1, 2), np.int64)
+        self.needs: Array = np.zeros((0, 2), np.int64)
         self.parts: Array = np.zeros((0, 3), np.int64)
 
     def __getitem__(self, number: int) -> Shape:
@@ -56,17 +57,17 @@ class Shapes:
         if not fresh:
             return
         counts = np.array([len(shape.rungs) for shape in fresh], np.int64)
-        needs = np.zeros((int(counts.sum()), self.needs.shape[1]), np.int64)
-        for row, need in enumerate(need for shape in fresh for need in shape.needs):
-            for kind, amount in need:
-                needs[row, kind] = amount
-        rows = [parts for shape in fresh for parts in shape.parts]
-        ends = self.part_start[-1] + np.cumsum([len(parts) for parts in rows])
-        flat = np.array([part for parts in rows for part in parts], np.int64).reshape(-1, 3)
-        self.first = np.concatenate([self.first, len(self.needs) + np.cumsum(counts) - counts])
-        self.counts = np.concatenate([self.counts, counts])
-        self.needs = np.concatenate([self.needs, needs])
-        self.part_start = np.concatenate([self.part_start, ends])
-        self.parts = np.concatenate([self.parts, flat])
+        first = len(self.starts) - 1 + np.cumsum(counts) - counts
+        needs = [[row for row in need if row[1] > 0] for shape in fresh for need in shape.needs]
+        parts = [rows for shape in fresh for rows in shape.parts]
+        ends = np.array([(len(need), len(rows)) for need, rows in zip(needs, parts, strict=True)], np.int64)
+        self.sizes = np.concatenate([self.sizes, np.stack([counts, first], axis=1)])
+        self.starts = np.concatenate([self.starts, self.starts[-1] + ends.reshape(-1, 2).cumsum(axis=0)])
+        self.needs = np.concatenate([self.needs, _table(needs, 2)])
+        self.parts = np.concatenate([self.parts, _table(parts, 3)])
         self.longest = max(self.longest, int(counts.max()))
         self._counted = len(self.all)
+
+
+def _table(groups: Sequence[Sequence[tuple[int, ...]]], width: int) -> Array:
+    return np.array([row for rows in groups for row in rows], np.int64).reshape(-1, width)

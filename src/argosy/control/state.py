@@ -123,7 +123,8 @@ BLOCKED = Blocked()
 class State:
     """The whole. why: what the last pass found for each waiting job's group; never logged, never restored.
 
-    arrived: groups that jobs came to since the pass took them in.
+    arrived: groups that jobs came to since the pass took them in. holding: attempts on each pool's nodes, by queue.
+    amounts: chips by kind of what was asked for by pool.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -143,12 +144,13 @@ class State:
         self.early: dict[str, list[int]] = {}
         self.ended: list[str] = []
         self.quota = QuotaTree(self.policy, ())
-        self.shapes = Shapes(len(self.quota.kinds))
+        self.shapes = Shapes()
         self.shape_of: dict[str, int] = {}
         self.arrived: list[GroupKey] = []
         self.waiting: dict[GroupKey, list[tuple[int, int, str]]] = {}
         self.lanes = Lanes()
-        self.holding: list[set[str]] = []
+        self.holding: list[dict[int, set[str]]] = []
+        self.amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
         self.why: Mapping[GroupKey, Blocked] = {}
 
     def queue_of(self, job: JobState) -> int:
@@ -168,11 +170,13 @@ class State:
 
     def amounts_of(self, rung: Rung) -> Amounts:
         """Give the chips by kind that a rung takes, normalised sum included."""
-        chips: dict[int, int] = {}
-        for pool, count in rung.chips:
-            kind = self.kind_of_pool(pool)
-            chips[kind] = chips.get(kind, 0) + count
-        return self.quota.amounts(chips)
+        if rung.chips not in self.amounts:
+            chips: dict[int, int] = {}
+            for pool, count in rung.chips:
+                kind = self.kind_of_pool(pool)
+                chips[kind] = chips.get(kind, 0) + count
+            self.amounts[rung.chips] = self.quota.amounts(chips)
+        return self.amounts[rung.chips]
 
     @staticmethod
     def us(seconds: float) -> int:

@@ -148,11 +148,7 @@ class Candidates:
     def _by_queue(self, pool: int) -> dict[int, list[str]]:
         """Give the attempts that were on a pool's nodes when first asked, by queue."""
         if pool not in self._held:
-            held: dict[int, list[str]] = {}
-            for name in self.state.holding[pool]:
-                job = self.state.jobs[self.state.attempts[name].job]
-                held.setdefault(self.state.queue_of(job), []).append(name)
-            self._held[pool] = held
+            self._held[pool] = {queue: list(names) for queue, names in self.state.holding[pool].items()}
         return self._held[pool]
 
 

@@ -80,7 +80,8 @@ def judge(state: State, job: JobState, noted: Blocked) -> Judgement:
         best.code = "RECLAIMING"
     elif noted.code == "RECLAIM_CAP" and best.code not in ("NO_QUOTA", "ORDER", "NEVER_FITS", "NEXT_PASS"):
         best.code = noted.code
-    best.detail = noted.detail
+    # What was said of one code explains no other.
+    best.detail = noted.detail if best.code == noted.code else ""
     return best
 
 
