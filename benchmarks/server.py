@@ -1,53 +1,33 @@
 """One server with many agents: how long heartbeats and API reads take, and what that costs it in CPU and memory.
 
-Simulated agents (sockets of this process, kept alive) join a real server, talk every few seconds and do at once what
-they are told, so that real jobs start, run and end meanwhile. With --first-step it measures instead, on a real service
-with real agents, how long a 4-rank training job takes from `submit` to its first step. Prints a table, or JSON.
+A crowd of simulated agents joins a real server, talks every few seconds and does at once what it is told, so that real
+jobs start, run and end meanwhile. --bare measures the HTTP server alone in the same way: what it costs to answer at
+all. With --first-step it measures instead, on a real service with real agents, how long a 4-rank training job takes
+from `submit` to its first step. Prints a table, or JSON.
 """
 
 import argparse
-import asyncio
+import contextlib
+import http.client
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
-import uvloop
 
 from argosy.client import Address, Client
-from argosy.contracts.talk import (
-    CONTENT_TYPE,
-    ENDED,
-    JOIN_PATH,
-    RUNNING,
-    STOPPED,
-    TALK_PATH,
-    Answer,
-    ChipsFound,
-    Forget,
-    Held,
-    HeldRank,
-    HostFacts,
-    JoinAnswer,
-    JoinAsk,
-    Meeting,
-    StartRun,
-    StopAttempt,
-    Talk,
-    read_word,
-    write_word,
-)
 from argosy.server.models import Submission
 from command import start, whole_number
+from crowd import CLEAR, END, Load, crowd
 
 FLEET = """fleet: many
 sites: {{north: {{}}}}
@@ -67,94 +47,26 @@ chips: {min: 4, max: 4}
 """
 READS = ("/v1/jobs?limit=50", "/v1/queues", "/v1/nodes?limit=100", "/v1/status")
 READS_A_SECOND = 10
-JOINING_AT_ONCE = 64
+READS_COUNTED = 50
 READY_S = 120.0
+PATIENCE_S = 600.0
 
 
-@dataclass(slots=True, kw_only=True)
-class Fake:
-    """One simulated agent. ends_s: when what it holds ends by itself, by attempt."""
+class Process:
+    """A server in a process of its own. ready: a file that tells its URL, once it is there."""
 
-    name: str
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    key: str = ""
-    number: int = 0
-    held: dict[str, Held] = field(default_factory=dict)
-    ends_s: dict[str, float] = field(default_factory=dict)
-
-    async def post(self, path: str, body: bytes) -> bytes:
-        """Send a message on the connection that is kept."""
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: argosy\r\nAuthorization: Bearer {self.key}\r\n"
-            f"Content-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        self.writer.write(head.encode() + body)
-        answer = await self.reader.readuntil(b"\r\n\r\n")
-        size = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        content = await self.reader.readexactly(size)
-        if b" 200 " not in answer[:20]:
-            raise RuntimeError(f"{path}: {answer[:40]!r} {content[:200]!r}")
-        return content
-
-    async def join(self, token: str) -> None:
-        """Become a node."""
-        facts = HostFacts(hostname=self.name, boot_id="b", chips=(ChipsFound(chip="h800-sxm", count=8),))
-        ask = JoinAsk(token=token, agent=self.name, facts=facts, node=self.name)
-        self.key = read_word(await self.post(JOIN_PATH, write_word(ask)), JoinAnswer).key
-
-    async def talk(self, run_s: float) -> None:
-        """Say what is held and do what is told."""
-        self.number += 1
-        now_s = time.monotonic()
-        for attempt in [name for name, at_s in self.ends_s.items() if at_s <= now_s]:
-            del self.ends_s[attempt]
-            one = self.held[attempt]
-            ranks = tuple(HeldRank(rank=rank.rank, code=0, ended_us=1) for rank in one.ranks)
-            self.held[attempt] = Held(attempt=attempt, generation=one.generation, state=ENDED, ranks=ranks)
-        talk = Talk(session="s", number=self.number, boot_id="b", sent_us=1, held=tuple(self.held.values()))
-        answer = read_word(await self.post(TALK_PATH, write_word(talk)), Answer)
-        for order in answer.orders:
-            self.obey(order, now_s + run_s)
-
-    def obey(self, order: Any, ends_s: float) -> None:
-        """Do at once what an order says."""
-        match order:
-            case StartRun(gang=gang):
-                ranks = (HeldRank(rank=gang.first_rank, pid=1),)
-                meeting = gang.meeting or Meeting(host="127.0.0.1", port=1)
-                self.hold(order.attempt, order.generation, RUNNING, ranks, meeting)
-                self.ends_s[order.attempt] = ends_s
-            case StopAttempt():
-                self.ends_s.pop(order.attempt, None)
-                self.hold(order.attempt, order.generation, STOPPED, (), None)
-            case Forget():
-                self.held.pop(order.attempt, None)
-
-    def hold(
-        self, attempt: str, generation: int, state: str, ranks: tuple[HeldRank, ...], meeting: Meeting | None
-    ) -> None:
-        """Hold an attempt from now on."""
-        self.held[attempt] = Held(attempt=attempt, generation=generation, state=state, ranks=ranks, meeting=meeting)
-
-
-class Server:
-    """A real server in a process of its own."""
-
-    def __init__(self, folder: Path, fleet: str, *more: str) -> None:
-        (folder / "fleet.yaml").write_text(fleet)
-        self.state = folder / "state"
-        command = [sys.executable, "-m", "argosy.cli.main", "serve", "--fleet", "fleet.yaml", "--listen", "0", *more]
-        environment = {**os.environ, "ARGOSY_STATE": str(self.state)}
+    def __init__(self, folder: Path, command: Sequence[str], ready: Path) -> None:
+        environment = {**os.environ, "ARGOSY_STATE": str(folder / "state")}
         self._log = (folder / "serve.log").open("wb")
-        self.process = subprocess.Popen(command, cwd=folder, env=environment, stderr=self._log)
+        self.process = subprocess.Popen([sys.executable, *command], cwd=folder, env=environment, stderr=self._log)
         until_s = time.monotonic() + READY_S
-        while not (self.state / "server.json").exists():
+        while not ready.exists():
             if self.process.poll() is not None or time.monotonic() > until_s:
                 raise RuntimeError((folder / "serve.log").read_text())
             time.sleep(0.02)
-        self.url = str(json.loads((self.state / "server.json").read_text())["url"])
-        self.token = (self.state / "token").read_text()
+        self.url = str(json.loads(ready.read_text())["url"])
+        host, port = self.url.removeprefix("http://").split(":")
+        self.host, self.port = host, int(port)
         self.watched = psutil.Process(self.process.pid)
 
     def cpu_s(self) -> float:
@@ -169,108 +81,201 @@ class Server:
         self._log.close()
 
 
-async def beat(agent: Fake, options: argparse.Namespace, first_s: float, taken_ms: list[float]) -> None:
-    """Let an agent talk every period, at a phase of its own, until cancelled."""
-    at_s = first_s
-    while True:
-        await asyncio.sleep(max(0.0, at_s - time.monotonic()))
+class Server(Process):
+    """A real server."""
+
+    def __init__(self, folder: Path, fleet: str, *more: str) -> None:
+        (folder / "fleet.yaml").write_text(fleet)
+        self.state = folder / "state"
+        command = ("-m", "argosy.cli.main", "serve", "--fleet", "fleet.yaml", "--listen", "0", *more)
+        super().__init__(folder, command, self.state / "server.json")
+        self.token = (self.state / "token").read_text()
+        self.join_token = (self.state / "join-token").read_text()
+
+
+class Caller:
+    """One kept connection to the API for people."""
+
+    def __init__(self, server: Server) -> None:
+        self._line = http.client.HTTPConnection(server.host, server.port, timeout=60)
+        self._headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
+
+    def call(self, method: str, path: str, body: str | None = None) -> float:
+        """Call and read the answer; gives the milliseconds that took."""
         began_s = time.monotonic()
-        await agent.talk(options.job_seconds)
-        taken_ms.append((time.monotonic() - began_s) * 1000)
-        at_s += options.period
+        self._line.request(method, path, body, self._headers)
+        answer = self._line.getresponse()
+        content = answer.read()
+        if answer.status >= http.client.BAD_REQUEST:
+            raise RuntimeError(f"{method} {path}: {answer.status} {content[:200]!r}")
+        return (time.monotonic() - began_s) * 1000
 
 
-async def read_api(server: Server, taken_ms: list[float]) -> None:
-    """Read from the API, several times a second, until cancelled."""
-    headers = {"Authorization": f"Bearer {server.token}"}
-    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60) as client:
-        while True:
-            for path in READS:
-                began_s = time.monotonic()
-                (await client.get(path)).raise_for_status()
-                taken_ms.append((time.monotonic() - began_s) * 1000)
-                await asyncio.sleep(1 / READS_A_SECOND)
+class People:
+    """Those who read and those who hand jobs in, meanwhile. reads_ms: of each path."""
 
+    def __init__(self, server: Server, options: argparse.Namespace) -> None:
+        self._server, self._options = server, options
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in (self._read, self._submit)]
+        self.reads_ms: dict[str, list[float]] = {path: [] for path in READS}
+        self.failures: list[str] = []
+        for thread in self._threads:
+            thread.start()
 
-async def submit_all(server: Server, options: argparse.Namespace) -> None:
-    """Hand jobs in, spread over the time that is measured."""
-    headers = {"Authorization": f"Bearer {server.token}"}
-    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60) as client:
-        for _ in range(options.jobs):
-            (await client.post("/v1/jobs", json={"document": RUN_JOB})).raise_for_status()
-            await asyncio.sleep(0.8 * options.seconds / options.jobs)
+    def end(self) -> None:
+        """Let them come to an end."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
 
+    def _read(self) -> None:
+        with self._noting():
+            caller, turn = Caller(self._server), 0
+            while not self._over.wait(1 / READS_A_SECOND):
+                path = READS[turn % len(READS)]
+                self.reads_ms[path].append(caller.call("GET", path))
+                turn += 1
 
-async def join_all(server: Server, count: int) -> list[Fake]:
-    """Let all agents join, some at a time."""
-    host, port = server.url.removeprefix("http://").split(":")
-    token = (server.state / "join-token").read_text()
-    gate = asyncio.Semaphore(JOINING_AT_ONCE)
+    def _submit(self) -> None:
+        with self._noting():
+            caller, options = Caller(self._server), self._options
+            body = json.dumps({"document": RUN_JOB})
+            for _ in range(options.jobs):
+                caller.call("POST", "/v1/jobs", body)
+                if self._over.wait(0.8 * options.seconds / options.jobs):
+                    return
 
-    async def one(number: int) -> Fake:
-        async with gate:
-            reader, writer = await asyncio.open_connection(host, int(port))
-            agent = Fake(name=f"north-{number + 1}", reader=reader, writer=writer)
-            await agent.join(token)
-            return agent
-
-    return list(await asyncio.gather(*(one(number) for number in range(count))))
-
-
-async def load(options: argparse.Namespace, server: Server) -> dict[str, Any]:
-    """Run the load and measure."""
-    began_s = time.monotonic()
-    agents = await join_all(server, options.agents)
-    joined_s = time.monotonic() - began_s
-    beats_ms: list[float] = []
-    reads_ms: list[float] = []
-    now_s = time.monotonic()
-    phases = [now_s + options.period * number / len(agents) for number in range(len(agents))]
-    tasks = [
-        asyncio.create_task(beat(agent, options, at_s, beats_ms)) for agent, at_s in zip(agents, phases, strict=True)
-    ]
-    await asyncio.sleep(2 * options.period)
-    tasks += [asyncio.create_task(read_api(server, reads_ms)), asyncio.create_task(submit_all(server, options))]
-    beats_ms.clear()
-    cpu_s, began_s = server.cpu_s(), time.monotonic()
-    await asyncio.sleep(options.seconds)
-    took_s, used_s = time.monotonic() - began_s, server.cpu_s() - cpu_s
-    failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
-    for task in tasks:
-        task.cancel()
-    return {
-        "agents": len(agents),
-        "joined_s": round(joined_s, 1),
-        "seconds": round(took_s, 1),
-        "heartbeats_per_second": round(len(beats_ms) / took_s, 1),
-        "heartbeat_ms_p50": quantile(beats_ms, 0.5),
-        "heartbeat_ms_p99": quantile(beats_ms, 0.99),
-        "api_read_ms_p50": quantile(reads_ms, 0.5),
-        "api_read_ms_p99": quantile(reads_ms, 0.99),
-        "server_cpu_share": round(used_s / took_s, 3),
-        "server_memory_gb": round(server.watched.memory_info().rss / 1e9, 3),
-        "failed_tasks": len(failed),
-        "first_failure": repr(failed[0].exception()) if failed else "",
-    }
-
-
-def quantile(values: Sequence[float], share: float) -> float | None:
-    """Give the value that this share does not exceed."""
-    return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 1) if values else None
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError, http.client.HTTPException) as error:
+            self.failures.append(repr(error))
 
 
 def measure_load(options: argparse.Namespace) -> dict[str, Any]:
     """Measure a server under load."""
     with tempfile.TemporaryDirectory(prefix="argosy-") as place:
         server = Server(Path(place), FLEET.format(count=options.agents), "--no-agents")
+        load = _load(options, server, server.join_token)
         try:
-            found = uvloop.run(load(options, server))
+            with gathered(load, options) as (talks, joined_s):
+                found = {"agents": options.agents, "joined_s": round(joined_s, 1), "held_s": options.hold}
+                found |= {f"idle_{name}": value for name, value in talking(server, talks, options.idle_seconds).items()}
+                people = People(server, options)
+                found |= talking(server, talks, options.seconds)
+                people.end()
+                found |= reading(people) | {"crowd_cpu_share": leave(talks)}
+            found |= {"read_cpu_ms": read_cpu_ms(server)}
             with Client(Address(url=server.url, token=server.token)) as client:
-                found["jobs"] = client.status().jobs
-                found["records"] = client.status().seq
+                found |= {"jobs": client.status().jobs, "records": client.status().seq}
         finally:
             server.end()
     return found
+
+
+def measure_bare(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure the HTTP server with nothing behind it."""
+    with tempfile.TemporaryDirectory(prefix="argosy-") as place:
+        folder = Path(place)
+        server = Process(folder, (str(Path(__file__).with_name("bare.py")), "url.json"), folder / "url.json")
+        try:
+            with gathered(_load(options, server, ""), options) as (talks, _):
+                found = talking(server, talks, options.idle_seconds)
+                return {"agents": options.agents} | found | {"crowd_cpu_share": leave(talks)}
+        finally:
+            server.end()
+
+
+@contextlib.contextmanager
+def gathered(load: Load, options: argparse.Namespace) -> Iterator[tuple[Any, float]]:
+    """Have a crowd join and talk for a while; gives the pipe to it, and how long joining took."""
+    talks, theirs = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=crowd, args=(load, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        joined_s = _hear(talks)
+        talks.send(CLEAR)
+        time.sleep(2 * options.period)
+        yield talks, joined_s
+    finally:
+        process.kill()
+        process.join()
+
+
+def talking(server: Process, talks: Any, seconds: float) -> dict[str, Any]:
+    """Watch a server and its crowd for a while."""
+    talks.send(CLEAR)
+    _hear(talks)
+    cpu_s, began_s = server.cpu_s(), time.monotonic()
+    time.sleep(seconds)
+    took_s, used_s = time.monotonic() - began_s, server.cpu_s() - cpu_s
+    talks.send(CLEAR)
+    took_ms, late_ms = _hear(talks)
+    return {
+        "seconds": round(took_s, 1),
+        "heartbeats_per_second": round(len(took_ms) / took_s, 1),
+        "heartbeat_ms_p50": quantile(took_ms, 0.5),
+        "heartbeat_ms_p99": quantile(took_ms, 0.99),
+        "heartbeat_sent_late_ms_p99": quantile(late_ms, 0.99),
+        "server_cpu_share": round(used_s / took_s, 3),
+        "server_cpu_us_a_heartbeat": round(used_s / max(1, len(took_ms)) * 1e6, 1),
+        "server_memory_gb": round(server.watched.memory_info().rss / 1e9, 3),
+    }
+
+
+def reading(people: People) -> dict[str, Any]:
+    """Say how long reads took."""
+    every = [one for taken in people.reads_ms.values() for one in taken]
+    return {
+        "api_read_ms_p50": quantile(every, 0.5),
+        "api_read_ms_p99": quantile(every, 0.99),
+        "api_read_ms_p99_by_path": {path: quantile(taken, 0.99) for path, taken in people.reads_ms.items()},
+        "failures": people.failures,
+    }
+
+
+def read_cpu_ms(server: Server) -> dict[str, float]:
+    """Measure what reads cost the server while nothing else happens."""
+    caller, found = Caller(server), {}
+    for path in READS:
+        cpu_s = server.cpu_s()
+        for _ in range(READS_COUNTED):
+            caller.call("GET", path)
+        found[path] = round((server.cpu_s() - cpu_s) / READS_COUNTED * 1000, 2)
+    return found
+
+
+def leave(talks: Any) -> float:
+    """End the crowd; gives its share of a core."""
+    talks.send(END)
+    return round(_hear(talks), 3)
+
+
+def _load(options: argparse.Namespace, server: Process, token: str) -> Load:
+    return Load(
+        host=server.host,
+        port=server.port,
+        token=token,
+        agents=options.agents,
+        period_s=options.period,
+        wait_s=options.hold,
+        job_s=options.job_seconds,
+        joins=bool(token),
+    )
+
+
+def _hear(talks: Any) -> Any:
+    if not talks.poll(PATIENCE_S):
+        raise RuntimeError("the crowd says nothing")
+    return talks.recv()
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Give the value that this share does not exceed."""
+    return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 1) if values else None
 
 
 def measure_first_step(options: argparse.Namespace) -> dict[str, Any]:
@@ -307,20 +312,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--agents", type=whole_number, default=12_500)
     parser.add_argument("--period", type=whole_number, default=5, help="seconds between an agent's talks")
+    parser.add_argument("--hold", type=int, default=0, help="seconds that the server may hold an answer back")
     parser.add_argument("--jobs", type=whole_number, default=1_000, help="jobs of 4 nodes each, spread over the time")
     parser.add_argument("--job-seconds", type=whole_number, default=10, help="how long each runs")
     parser.add_argument("--seconds", type=whole_number, default=60, help="how long is measured")
+    parser.add_argument("--idle-seconds", type=whole_number, default=10, help="how long before that without jobs")
+    parser.add_argument("--bare", action="store_true", help="measure the HTTP server alone instead")
     parser.add_argument("--first-step", action="store_true", help="measure submit to first step instead")
     parser.add_argument("--repeats", type=whole_number, default=3, help="of --first-step")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = measure_first_step(options) if options.first_step else measure_load(options)
-    found |= {"cores": os.cpu_count(), "load_average": os.getloadavg()[0]}
+    measure = measure_first_step if options.first_step else measure_bare if options.bare else measure_load
+    found = measure(options) | {"cores": os.cpu_count(), "load_average": os.getloadavg()[0]}
     if options.json:
         print(json.dumps(found, indent=2))
     else:
         for name, value in found.items():
-            print(f"{name:<24} {value}")
+            print(f"{name:<32} {value}")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,11 @@ def node_path(name: str, rest: str = "") -> str:
     return f"/v1/nodes/{quote(name, safe='')}{rest}"
 
 
+def fixed(wish: m.IntentWish, now_us: int) -> m.IntentWish:
+    """Let a deadline stay where it is, should the wish have to be sent twice. now_us: by the service's clock."""
+    return wish.model_copy(update={"deadline_s": None, "deadline_us": wish.by_us(now_us)})
+
+
 def request_of(call: Call[Any]) -> dict[str, Any]:
     """Give what httpx is told of a call."""
     content = None if call.body is None else call.body.model_dump_json().encode()
@@ -229,6 +234,7 @@ class Client:
 
     def set_intent(self, name: str, wish: m.IntentWish) -> m.NodeView:
         """Open, cordon or drain a node."""
+        wish = wish if wish.deadline_s is None else fixed(wish, self.status().now_us)
         return self.send(post_call("POST", node_path(name, "/intent"), m.NodeView, wish, again=True))
 
     def retire(self, name: str) -> m.NodeView:
@@ -408,6 +414,7 @@ class AsyncClient:
 
     async def set_intent(self, name: str, wish: m.IntentWish) -> m.NodeView:
         """Open, cordon or drain a node."""
+        wish = wish if wish.deadline_s is None else fixed(wish, (await self.status()).now_us)
         return await self.send(post_call("POST", node_path(name, "/intent"), m.NodeView, wish, again=True))
 
     async def retire(self, name: str) -> m.NodeView:

@@ -74,6 +74,13 @@ class TestUnpack:
         with pytest.raises(UserCodeError, match="can't be unpacked"):
             unpack(server.url, state, offer(server, b"no archive"), tmp_path / "one")
 
+    def test_a_small_archive_of_much_is_refused(self, server, state, tmp_path, monkeypatch):
+        """What unpacks to more than a node takes is the submitter's to mend; the limit is named."""
+        monkeypatch.setattr("argosy.agent.bundles.UNPACKED_BYTES_MAX", 1000)
+        digest = offer(server, archive(a="x" * 600, b="x" * 600))
+        with pytest.raises(UserCodeError, match=r"unpacks to more than 1,000 bytes; put large files where nodes see"):
+            unpack(server.url, state, digest, tmp_path / "one")
+
     def test_few_are_kept(self, server, state, tmp_path):
         """Bundles of jobs long gone don't fill the disk."""
         for number in range(KEPT + 3):

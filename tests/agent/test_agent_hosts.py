@@ -159,7 +159,7 @@ class TestHosts:
         before = site.step(job)
         site.hosts.cut(2)
         site.await_that(lambda: site.client.job(job).state == "waiting", "the job gives the host up")
-        log = next((site.service.folder / "north-3" / "attempts").glob("*/*/held"))
+        log = next((site.service.folder / "north-3").glob("services/*/attempts/*/*/held"))
         site.await_that(lambda: b"parked: no word from the server" in log.read_bytes(), "parking")
         site.hosts.mend(2)
         site.await_that(lambda: site.client.job(job).state == "running", "the job runs again")

@@ -3,29 +3,42 @@
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from argosy.agent.folder import AttemptFolder, Lease, Standing, Task, attempt_path
-from argosy.agent.keeper import FOLDERS_KEPT, KILLED, Keeper, Place
+from argosy.agent.folder import AttemptFolder, Lease, Standing, Task, attempt_path, service_path, write_whole
+from argosy.agent.keeper import FOLDERS_KEPT, KILLED, SERVICES_KEPT, Keeper, Place
 from argosy.agent.outgoing import Outgoing
-from argosy.contracts.talk import Forget, Held, HeldRank, OrderRefused, StopAttempt
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.talk import Forget, Held, HeldRank, OrderRefused, ReadLog, StopAttempt
 from support.agents import alive
 from support.talk_server import start_run, until
 
 ATTEMPT = "job-1.1"
 
 
+def place_of(state):
+    """Say where an agent is."""
+    return Place(
+        state=state, home=home(state), node="n1", address="127.0.0.1", server="http://s", fork_folder=Path("/none")
+    )
+
+
 def keeper(state, outgoing=None):
     """Make an agent's keeper, as a new process of it does."""
-    place = Place(state=state, node="n1", address="127.0.0.1", server="http://s", fork_folder=Path("/none"))
-    return Keeper(place, Outgoing() if outgoing is None else outgoing)
+    return Keeper(place_of(state), Outgoing() if outgoing is None else outgoing)
 
 
-def left(state, held=None, generation=0):
+def home(state, service="s1"):
+    """Place what is of a service."""
+    return service_path(state, service)
+
+
+def left(state, held=None, generation=0, service="s1"):
     """Leave the folder of a generation as a runner that is gone would."""
-    folder = AttemptFolder(attempt_path(state, ATTEMPT, generation))
+    folder = AttemptFolder(attempt_path(home(state, service), ATTEMPT, generation))
     order = start_run("true", generation=generation)
     folder.begin(Task(order=order, node="n1", address="127.0.0.1", state=str(state)))
     if held is not None:
@@ -102,6 +115,46 @@ class TestNextProcess:
         assert "was stopped" in outgoing.first(1)[0].text
 
 
+class TestAnotherService:
+    def test_nothing_of_it_is_told_or_counts(self, tmp_path):
+        """Attempts, generations and terms of another service's id are as if they had never been."""
+        left(tmp_path, ended(7), generation=7, service="old")
+        write_whole(home(tmp_path, "old") / "fence", b'{"term": 9, "generations": {"job-1.1": 7}, "closed": {}}')
+        outgoing = Outgoing()
+        fresh = keeper(tmp_path, outgoing)
+        fresh.obey(stop(term=1))
+        assert [(one.attempt, one.generation, one.state) for one in fresh.held()] == [(ATTEMPT, 0, "stopped")]
+        assert outgoing.first(1) == ()
+
+    @pytest.mark.slow
+    def test_what_it_left_running_is_ended_before_anything_starts(self, tmp_path):
+        """A runner of another service is ended, with its time to save, and its chips are free only then."""
+        Lease(tmp_path / "lease").extend(1e12)
+        old = keeper(tmp_path)
+        old.obey(start_run("trap 'echo saved; exit 0' TERM; while :; do sleep 0.05; done"))
+        until(lambda: old.held()[0].state == "running", "the start")
+        outgoing = Outgoing()
+        place = replace(place_of(tmp_path), home=home(tmp_path, "s2"))
+        fresh = Keeper(place, outgoing)
+        fresh.obey(start_run("true"))
+        assert outgoing.first(1)[0].text == "job-1.1 of another service still runs on n1"
+        until(lambda: fresh.held() == () and not fresh.busy, "its end")
+        folder = AttemptFolder(attempt_path(home(tmp_path), ATTEMPT, 0))
+        assert folder.log(0).read_text().splitlines()[-1] == "saved"
+        fresh.obey(start_run("true"))
+        until(lambda: fresh.held()[0].state == "ended", "the end of the next one")
+
+    def test_logs_of_the_last_ones_are_kept(self, tmp_path):
+        """Folders of former services go, but for the last few."""
+        for number in range(SERVICES_KEPT + 2):
+            folder = home(tmp_path, f"old-{number}")
+            folder.mkdir(parents=True)
+            os.utime(folder, (number, number))
+        keeper(tmp_path)
+        kept = sorted(path.name for path in (tmp_path / "services").iterdir())
+        assert kept == [f"old-{number}" for number in range(2, SERVICES_KEPT + 2)]
+
+
 class TestLease:
     @pytest.mark.slow
     def test_a_runner_that_is_held_up_beyond_the_lease_is_killed(self, tmp_path, monkeypatch):
@@ -113,7 +166,7 @@ class TestLease:
         after.obey(start_run("sleep 1000"))
         until(lambda: after.held()[0].state == "running", "the start")
         pid = after.held()[0].ranks[0].pid
-        held_up = AttemptFolder(attempt_path(tmp_path, ATTEMPT, 0)).runner_pid()
+        held_up = AttemptFolder(attempt_path(home(tmp_path), ATTEMPT, 0)).runner_pid()
         os.kill(held_up, signal.SIGSTOP)
         lease.extend(time.monotonic())
         try:
@@ -161,18 +214,19 @@ class TestForgetting:
     def test_old_folders_go(self, tmp_path):
         """Logs of attempts long over don't fill the disk."""
         for number in range(FOLDERS_KEPT + 3):
-            path = tmp_path / "attempts" / f"old-{number}.1" / "0"
+            path = home(tmp_path) / "attempts" / f"old-{number}.1" / "0"
             path.mkdir(parents=True)
             (path / "forgotten").touch()
         left(tmp_path, ended())
         keeper(tmp_path).obey(Forget(id="f", term=1, attempt=ATTEMPT))
-        assert len(list((tmp_path / "attempts").glob("*/*"))) == FOLDERS_KEPT
+        assert len(list((home(tmp_path) / "attempts").glob("*/*"))) == FOLDERS_KEPT
 
 
 class TestTrouble:
     def test_a_start_that_can_not_be_written_is_told(self, tmp_path):
         """A node that can't even make the folder says so, so that the job goes elsewhere."""
-        (tmp_path / "attempts").write_text("in the way")
+        home(tmp_path).mkdir(parents=True)
+        (home(tmp_path) / "attempts").write_text("in the way")
         full = keeper(tmp_path)
         full.obey(start_run("true"))
         held = full.held()[0]
@@ -181,24 +235,29 @@ class TestTrouble:
 
     def test_without_a_fence_on_disk_nothing_starts(self, tmp_path):
         """What the next process would not know of is not started, but told as a failure; a stop is obeyed."""
-        (tmp_path / "fence").mkdir()
+        (home(tmp_path) / "fence").mkdir(parents=True)
         full = keeper(tmp_path)
         full.obey(start_run("true"))
         assert (full.held()[0].blame, full.held()[0].state) == ("infrastructure", "ended")
-        assert not (tmp_path / "attempts").exists()
+        assert not (home(tmp_path) / "attempts").exists()
         full.obey(stop())
         assert full.held()[0].state == "stopped"
 
     def test_a_name_that_leads_out_is_refused(self, tmp_path):
-        """An attempt named by a path is told as a failure, and nothing is written outside."""
+        """Whatever is ordered of an attempt named by a path is refused, and nothing outside is touched."""
         odd = keeper(tmp_path / "state")
-        (tmp_path / "state").mkdir()
-        odd.obey(start_run("true", attempt="../out"))
-        assert "not a name that a server gives" in odd.held()[0].text
-        assert not (tmp_path / "out").exists()
+        (tmp_path / "out" / "0").mkdir(parents=True)
+        fields = {"id": "x", "term": 1, "attempt": "../../../../out"}
+        orders = [Forget(**fields), StopAttempt(**fields, reason="test"), ReadLog(**fields, rank=0)]
+        for order in (*orders, start_run("true", attempt="../../../../out")):
+            with pytest.raises(BadInputError, match="not a name that a server gives"):
+                odd.obey(order)
+        assert odd.held() == ()
+        assert [path.name for path in (tmp_path / "out").rglob("*")] == ["0"]
 
     def test_a_damaged_fence_is_a_new_one(self, tmp_path):
         """A file that can't be read costs what it held, no more."""
-        (tmp_path / "fence").write_text("{")
+        home(tmp_path).mkdir(parents=True)
+        (home(tmp_path) / "fence").write_text("{")
         keeper(tmp_path).obey(stop())
         assert keeper(tmp_path).held() == ()

@@ -11,10 +11,12 @@ import time
 import msgspec
 import pytest
 
+from argosy.agent.crew import NOTES_MAX
 from argosy.agent.crews import make_crew
 from argosy.agent.folder import Lease, StopWish
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.job import HangSpec, LogPattern
+from argosy.contracts.launching import read_upward
 from argosy.contracts.talk import Meeting
 from support.agents import alive, prepared, run_to_end, runner
 from support.talk_server import start_run, until
@@ -231,6 +233,16 @@ class TestLogs:
         order = start_run("echo rank $RANK: NCCL error 5; exit 1", log_patterns=(pattern,))
         rank = run_to_end(prepared(tmp_path, order)).ranks[0]
         assert (rank.blame, rank.text) == ("infrastructure", "rank 0: NCCL error 5")
+
+    def test_one_that_notes_tells_people(self, tmp_path):
+        """Lines are handed on as notes of their rank, and of very many only the first."""
+        pattern = LogPattern(match="slow", means="note")
+        command = "seq -f 'step %g is slow' 1000; exit 0"
+        folder = prepared(tmp_path, start_run(command, log_patterns=(pattern,)))
+        assert run_to_end(folder).ranks[0].code == 0
+        notes = [read_upward(line) for line in folder.reports.read_bytes().splitlines(keepends=True)]
+        assert (len(notes), notes[0].rank, notes[0].node, notes[0].text) == (NOTES_MAX, 0, "n1", "step 1 is slow")
+        assert notes[-1].text == f"step {NOTES_MAX} is slow; {NOTES_MAX} such lines were told, others are not"
 
     def test_a_pattern_can_stop(self, tmp_path):
         """A pattern with `stop` ends the ranks as soon as it is seen, and says why."""

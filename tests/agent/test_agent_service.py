@@ -7,6 +7,7 @@ import stat
 import pytest
 
 from argosy.agent.folder import AttemptFolder
+from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.talk import Forget, LogPart, OrderRefused, ReadLog, StopAttempt
 from support.agents import agent, alive
 from support.talk_server import TalkServer, start_run, until
@@ -59,6 +60,29 @@ class TestJoining:
             assert [ask.agent for ask in server.joins] == [server.joins[0].agent] * 2
             assert server.await_held(ATTEMPT, is_running).ranks[0].pid == pid
 
+    def test_a_new_service_begins_with_what_it_starts_itself(self, server, tmp_path):
+        """A server whose store was lost knows no key and counts terms from 1: it is obeyed, old ranks are ended."""
+        with agent(server, tmp_path):
+            server.term = 9
+            server.order(start_run("sleep 1000", generation=4, term=9))
+            pid = server.await_held(ATTEMPT, is_running).ranks[0].pid
+            server.order()
+            server.service, server.term = "s2", 1
+            server.unknown_keys.add("n1/1")
+            server.order(start_run("sleep 1000", term=1))
+            again = server.await_held(ATTEMPT, lambda held: is_running(held) and held.generation == 0)
+            assert not alive(pid)
+            assert alive(again.ranks[0].pid)
+
+    def test_an_agent_that_is_refused_ends(self, server, tmp_path):
+        """Where neither key nor token is known the agent ends and says why, so whoever starts it can act."""
+        with agent(server, tmp_path) as one:
+            one.await_talk()
+            server.unknown_keys.add("n1/1")
+            server.status = 401
+            assert one.process.wait(30) == InfrastructureError.exit_code
+            assert "the server knows neither this agent's key nor its token" in one.log()
+
     def test_without_a_token_an_unknown_key_is_only_told(self, server, tmp_path):
         """An agent without a token keeps asking, and its ranks keep their lease's time."""
         with agent(server, tmp_path) as one:
@@ -105,7 +129,9 @@ class TestOrders:
             server.order(start_run("echo once; sleep 1000"))
             server.await_held(ATTEMPT, is_running)
             one.await_talk(len(server.talked()) + 3)
-            assert (one.folder / "attempts" / ATTEMPT / "0" / "logs" / "rank-0.log").read_text() == "once\n"
+            assert (
+                one.folder / "services" / "s1" / "attempts" / ATTEMPT / "0" / "logs" / "rank-0.log"
+            ).read_text() == "once\n"
 
     def test_a_stop_closes_the_generation(self, server, tmp_path):
         """What was stopped is told until it is to be forgotten, and a late start of it is refused."""
@@ -195,7 +221,7 @@ class TestDeaths:
         with agent(server, tmp_path) as one:
             server.order(start_run("setsid sleep 1000 & echo $! > $ARGOSY_FOLDER/left; sleep 1000"))
             server.await_held(ATTEMPT, is_running)
-            folder = one.folder / "attempts" / ATTEMPT / "0"
+            folder = one.folder / "services" / "s1" / "attempts" / ATTEMPT / "0"
             left = int(until(lambda: (folder / "left").exists() and (folder / "left").read_text(), "the child"))
             os.kill(AttemptFolder(folder).runner_pid(), signal.SIGKILL)
             held = server.await_held(ATTEMPT, lambda held: held.state == "ended")

@@ -156,7 +156,7 @@ class TestTraining:
         running = agents(two, tmp_path, fork_folder, stack)
         two.start()
         held = two.await_all(lambda held: held.state == "running")
-        folder = running[0].folder / "attempts" / ATTEMPT / "0"
+        folder = running[0].folder / "services" / "s1" / "attempts" / ATTEMPT / "0"
         os.kill(AttemptFolder(folder).runner_pid(), signal.SIGKILL)
         first = two.await_all(lambda held: held.state == "ended", two.nodes[:1])[two.nodes[0]]
         assert first.text == "its runner was killed, and its ranks with it"

@@ -104,6 +104,17 @@ class TestAnswers:
         with Client(server.address, patience_s=0.0) as client, pytest.raises(kind, match=text):
             client.job("j")
 
+    def test_a_deadline_stays_where_it_is(self, play: Any) -> None:
+        """A wish that has to be sent twice names the same moment, by the service's own clock."""
+        counts: Any = {"jobs": {}, "nodes": {}, "chips": 0, "chips_held": 0, "waiting": 0, "term": 1, "seq": 1}
+        told = m.Status(version="1", pid=1, now_us=5_000_000, started_us=0, fleet="f", **counts)
+        answers = iter([(200, told.model_dump_json().encode()), (503, b"{}"), (422, b'{"detail": "enough"}')])
+        server = play(lambda *_: next(answers))
+        wish = m.IntentWish(intent="draining", deadline_s=60.0)
+        with Client(server.address, patience_s=30.0) as client, pytest.raises(BadInputError, match="enough"):
+            client.set_intent("n", wish)
+        assert [json.loads(body)["deadline_us"] for _, _, _, body in server.asked[1:]] == [65_000_000] * 2
+
     def test_a_server_that_is_away_is_asked_again(self, play: Any) -> None:
         """Until it is back, or patience ends; what must not be done twice is not."""
         answers = iter([(503, b"{}"), (503, b"{}"), (200, b"[]")])

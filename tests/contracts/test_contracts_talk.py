@@ -52,7 +52,9 @@ class TestWords:
         """A heartbeat costs few bytes, since 12,500 agents send one every few seconds."""
         assert len(write_word(Talk(session="0123456789abcdef", number=10**6, boot_id="b" * 40, sent_us=10**15))) < 200
 
-    @pytest.mark.parametrize("data", [b"", b"{}", b"\x80", b"\xc1", write_word(JoinAnswer(node="n", key="k"))])
+    @pytest.mark.parametrize(
+        "data", [b"", b"{}", b"\x80", b"\xc1", write_word(JoinAnswer(node="n", key="k", service="s"))]
+    )
     def test_other_bytes_are_refused(self, data):
         """What is no Talk is refused with the field that is wrong."""
         with pytest.raises(BadInputError, match="not a Talk of protocol 1"):

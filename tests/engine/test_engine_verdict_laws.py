@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.contracts.job import HangSpec
-from argosy.contracts.talk import ENDED, HELD_STATES, Held, HeldRank
+from argosy.contracts.talk import ENDED, RUNNING, STARTING, STOPPED, Held, HeldRank
 from argosy.engine.verdict import DONE, judge, judge_silence
 
 TEXTS = st.sampled_from(["", "no text in corpus.txt", "Connection closed by peer", "CUDA error"])
@@ -15,7 +15,7 @@ HELD = st.builds(
     Held,
     attempt=st.just("job-1.1"),
     generation=st.just(0),
-    state=st.sampled_from(HELD_STATES),
+    state=st.sampled_from((STARTING, RUNNING, ENDED, STOPPED)),
     ranks=st.lists(RANKS, max_size=3).map(tuple),
     blame=st.sampled_from(["", "infrastructure"]),
     quiet_s=st.floats(0, 100),

@@ -1,7 +1,6 @@
 """The API with agents that do at once what they are told: jobs from their submission to their end, nodes, errors."""
 
 import asyncio
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -264,43 +263,6 @@ class TestReports:
                 await agents[0].talk()
                 (attempt,) = (await service.job(job["id"]))["attempts"]
                 assert (attempt["measured"]["steps"], attempt["measured"]["step_ms"]) == (3, 500.0)
-
-        wait(story())
-
-
-class TestBundles:
-    def test_code_goes_from_users_to_agents(self, tmp_path: Path) -> None:
-        """Its id is its hash; an agent fetches it with its key, nobody else does."""
-
-        async def story() -> None:
-            async with served(tmp_path) as service:
-                agent = (await fleet_of(service, 1))[0]
-                made = (await service.http.put("/v1/bundles", content=b"packed")).json()
-                assert made == {"id": hashlib.sha256(b"packed").hexdigest(), "size_bytes": 6}
-                key = {"Authorization": f"Bearer {agent.key}"}
-                found = await service.http.get(f"/agent/v1/bundles/{made['id']}", headers=key)
-                assert found.content == b"packed"
-                for name in ("0" * 64, "..%2Ftoken", made["id"][:-1]):
-                    other = await service.http.get(f"/agent/v1/bundles/{name}", headers=key)
-                    assert other.status_code == 404
-                assert (await service.http.get(f"/agent/v1/bundles/{made['id']}")).status_code == 401
-
-        wait(story())
-
-    def test_a_job_names_what_it_uploads(self, tmp_path: Path) -> None:
-        """Without it, or with an id that was never handed in, the job is refused and the way is shown."""
-
-        async def story() -> None:
-            async with served(tmp_path) as service:
-                body = {"document": "kind: run\ncommand: x\nupload: code\n"}
-                first = await service.http.post("/v1/jobs", json=body)
-                assert "PUT /v1/bundles" in first.json()["detail"]
-                third = await service.http.post(
-                    "/v1/jobs", json={"document": "kind: run\ncommand: x\n", "bundle": "0" * 64}
-                )
-                assert third.json()["detail"].startswith("bundle: got one for a job that uploads nothing")
-                second = await service.http.post("/v1/jobs", json=body | {"bundle": "0" * 64})
-                assert second.json()["detail"].startswith("bundle: no 000")
 
         wait(story())
 

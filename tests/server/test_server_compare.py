@@ -143,6 +143,15 @@ class TestStarting:
         assert (found.orders, found.events) == ([], [])
 
 
+class TestMemory:
+    def test_what_is_over_is_forgotten(self) -> None:
+        """Doubts about attempts that are gone don't pile up."""
+        world = World("running")
+        world.comparer._doubts |= {(f"job-{number}.1", 1): 0 for number in range(1_000)}
+        world.compare("north-1")
+        assert len(world.comparer._doubts) <= 1
+
+
 class TestEnding:
     def test_done_when_all_nodes_say_so(self) -> None:
         """One node that still runs keeps the attempt going."""

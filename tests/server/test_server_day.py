@@ -11,6 +11,8 @@ from support.realservice import RealService, real_service, until
 
 TEXT = "\n".join(f"the quick brown fox {number} jumps over the lazy dog" for number in range(400))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TORCH = re.compile(r"N( (\[WN|frame #|Exception raised from|<omitting).*)?")
+"""What torch may say when one process of a gang is slower to leave than the one that hosts their store."""
 NUMBER = re.compile(r"[-~]?\d[\d,.:]*(?: s)?(?!\w)")
 
 
@@ -29,10 +31,10 @@ def commands_in(text: str) -> list[tuple[str, str]]:
 
 
 def plain(text: str) -> list[str]:
-    """Leave out what differs from run to run: figures, names of users and folders, blanks."""
+    """Leave out what differs from run to run: figures, names of users and folders, blanks, words of waiting."""
     text = re.sub(r"files \S+", "files F", re.sub(r"\b(me|root)\b", "U", text))
     rows = (" ".join(NUMBER.sub("N", line).split()) for line in text.splitlines())
-    return [row for row in rows if row]
+    return [row for row in rows if row and not row.endswith(" ...") and not TORCH.fullmatch(row)]
 
 
 def waits(client: Client) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """The desk: what counts of what agents say, what they are told, and how long they wait for it."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.event import NodeSeen
 from argosy.contracts.talk import Answer, NodeNoted, OrderRefused, StartRun, StopAttempt, Talk
 from argosy.server import desk
-from support.serving import FakeAgent, Served, fleet_of, served, wait, work_until
+from argosy.server.compare import Found
+from support.serving import FakeAgent, Served, fleet_of, ground, served, turns, wait, work_until
 
 pytestmark = pytest.mark.slow
 Story = Callable[[Served, FakeAgent], Any]
@@ -80,6 +82,27 @@ class TestTalks:
             return [type(order) for order in agent.orders]
 
         assert told(tmp_path, story) == [StartRun]
+
+    def test_an_answer_does_not_wait_for_a_disk_that_hangs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Leases go on meanwhile; what is to be done is said once the loop is back."""
+        monkeypatch.setattr(desk, "HURRY_S", 0.0)
+
+        async def story(service: Served, agent: FakeAgent) -> list[list[type]]:
+            await agent.talk()
+            hangs = threading.Event()
+            waiting = service.loop.ask(lambda _state: hangs.wait(60))
+            agent.hold("job-99.1", 1, "running", ())
+            answers = [await desk_of(service).talk(agent.node, talk(agent, 90, held=tuple(agent.held.values())))]
+            hangs.set()
+            await asyncio.wrap_future(waiting)
+            answers.append(
+                await desk_of(service).talk(agent.node, talk(agent, 91, held=tuple(agent.held.values()), wait_s=5.0))
+            )
+            return [[type(order) for order in answer.orders] for answer in answers]
+
+        assert told(tmp_path, story) == [[], [StopAttempt]]
 
     def test_a_newer_talk_releases_the_older(self, tmp_path: Path) -> None:
         """Two are under way at once; the one that was waiting is answered empty."""
@@ -189,7 +212,7 @@ class TestSilence:
             await work_until(service, [agent], job["id"], "running")
             await asyncio.wrap_future(service.loop.send(NodeSeen, node=agent.node, observed="down"))
             assert (await service.job(job["id"]))["state"] == "recovering"
-            desk_of(service).touch_all()
+            desk_of(service).touch([agent.node])
             await agent.talk()
             async for _ in service.whole.service.feed.follow("0.0", 0.1):
                 found = await service.job(job["id"])
@@ -207,6 +230,39 @@ class TestSilence:
                 await desk_of(service).read_log("north-2", "a", 1, 0, 0, 10)
 
         told(tmp_path, story)
+
+
+class TestSweep:
+    def test_every_node_has_its_turn(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A share of all at each call; where something is to be done, the node is compared again and answered."""
+
+        async def story() -> list[list[str]]:
+            async with served(tmp_path, ground(4)) as service:
+                tended = desk_of(service)
+                for agent in await fleet_of(service, 4):
+                    await agent.talk()
+                swept: list[str] = []
+
+                def compare(_state: object, node: str, **_more: object) -> Found:
+                    swept.append(node)
+                    return Found(again=node == "north-3")
+
+                monkeypatch.setattr(tended._comparer, "compare", compare)
+                bell = tended._agent("north-3").bell
+                rounds = []
+                for _ in range(3):
+                    tended.sweep(0.5)
+                    await asyncio.wrap_future(service.loop.ask(lambda state: state.seq))
+                    rounds.append(sorted(swept))
+                    swept.clear()
+                await turns()
+                assert bell.rung
+                assert [tended._agent(f"north-{number}").unsettled for number in (1, 2, 3, 4)] == [0, 0, 1, 0]
+                return rounds
+
+        names = [f"north-{number}" for number in (1, 2, 3, 4)]
+        first, second, third = wait(story())
+        assert (first, second, third) == (names[:2], names[2:], names[:2])
 
 
 class TestStrangers:

@@ -1,7 +1,6 @@
-"""The small parts of the server: joining, tokens, reading jobs, orders of a gang, books, planning, its folder."""
+"""The small parts of the server: joining, tokens, reading jobs, orders of a gang, books, its folder."""
 
 import asyncio
-import os
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from argosy.contracts.errors import BadInputError, InfrastructureError, NeverFitsError
-from argosy.contracts.event import AttemptEnded, OptionsRefused
+from argosy.contracts.errors import BadInputError, InfrastructureError
+from argosy.contracts.event import AttemptEnded
 from argosy.contracts.job import RunJob
 from argosy.contracts.run_file import read_any_job
 from argosy.contracts.talk import ChipsFound, HostFacts, StartRun
@@ -21,11 +20,10 @@ from argosy.server.intake import take
 from argosy.server.jobs import Intake
 from argosy.server.launching import Brief, Wanted, muster
 from argosy.server.models import Submission
-from argosy.server.offers import Offers
 from argosy.server.orders import Orders
 from argosy.server.place import Card, default_folder, is_used, listen, read_card, take_lock, url_of, write_card
-from argosy.server.planning import Ask, Planning, Skills, options_of, run_offering
-from argosy.server.process import Options, serve
+from argosy.server.process import serve
+from argosy.server.process_options import Options
 from argosy.server.store import Store
 from argosy.server.tokens import holder_of, issue, revoke
 from support.serving import RUN_JOB, SKILLS, ground, turns, wait
@@ -224,7 +222,7 @@ class TestKeys:
 
         async def story() -> None:
             nothing: Any = None
-            intake = Intake(Store(tmp_path / "s"), nothing, tmp_path, lambda _m, text: text)
+            intake = Intake(Store(tmp_path / "s"), nothing, tmp_path, lambda _m, text: text, chips=tuple, to_plan=int)
             there, most, gates = [0], [0], [asyncio.Event() for _ in range(3)]
             waiting = iter(gates)
 
@@ -274,59 +272,6 @@ class TestProcess:
         )
         with pytest.raises(InfrastructureError, match="nobody to tell"):
             serve(options)
-
-
-def dying_offer(ask: Ask) -> Any:
-    """End the process that plans, once."""
-    path = Path(ask.config)
-    if not path.exists():
-        path.touch()
-        os._exit(1)
-    raise NeverFitsError("planned after all")
-
-
-class TestPlanning:
-    def test_run_gets_whole_nodes_of_allowed_classes(self) -> None:
-        """An option for each class that has enough."""
-        job: Any = read_any_job(RUN_JOB.format(nodes=2), "j")
-        assert [option.name for option in run_offering("j", job, ground()).options] == ["north/chip-a"]
-        with pytest.raises(NeverFitsError, match="needs 2 nodes of one class; the fleet has 1 of north/chip-a"):
-            run_offering("j", job, ground(nodes=1))
-
-    def test_only_a_job_that_never_fits_is_refused(self, tmp_path: Path, monkeypatch: Any) -> None:
-        """What goes wrong says nothing of the job: it is asked again, and a dry run says so."""
-        sent: list[Any] = []
-        later: list[float] = []
-        loop: Any = SimpleNamespace(send=lambda kind, **_fields: sent.append(kind) or Future())
-        planning = Planning(Skills(offerer=dying_offer, config_of=lambda _m, text: text))
-        workers: Any = SimpleNamespace(submit=lambda work, *words: work(*words))
-        store = Store(tmp_path / "s")
-        offers = Offers(store, loop, planning, ground, workers)
-        monkeypatch.setattr(offers, "_later", lambda _job, wait_s: later.append(wait_s))
-        offers.ask("job-1")
-        offers.ask("job-1")
-        assert (sent, later) == ([], [5.0, 10.0])
-        offers._planned("job-1", NeverFitsError("too big"))
-        assert sent == [OptionsRefused]
-
-        def broken(_ask: Ask, told: Any) -> None:
-            told(RuntimeError("a bug"))
-
-        monkeypatch.setattr(planning, "offer", broken)
-        ask = Ask(job_id="", job=read_any_job(TRAIN, "j"), config="", ground=ground())
-        with pytest.raises(InfrastructureError, match="a bug"):
-            wait(options_of(planning, ask))
-
-    @pytest.mark.slow
-    def test_a_planner_that_dies_is_asked_again(self, tmp_path: Path) -> None:
-        """Its process is started anew; what it then says counts."""
-        job = read_any_job(TRAIN, "j")
-        planning = Planning(Skills(offerer=dying_offer, config_of=lambda _m, text: text))
-        ask = Ask(job_id="j", job=job, config=str(tmp_path / "died"), ground=ground())
-        try:
-            assert wait(options_of(planning, ask)) == ((), "planned after all")
-        finally:
-            planning.close()
 
 
 class TestPlace:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from argosy.server.api.limits import Limits
+from argosy.server.feed import place_of
 from support.serving import FakeAgent, fleet_of, served, wait
 
 pytestmark = pytest.mark.slow
@@ -166,3 +167,70 @@ class TestSlowClients:
 
         wait(Limits(app, ())({"type": "http", "path": "/v1/jobs", "headers": []}, never, send))
         assert sent[0]["status"] == 408
+
+
+@pytest.mark.slow
+class TestSmallThings:
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            ("time_limit: 99999999999h", "time_limit: got 3.6e+14 s; at most 3,153,600,000 s are allowed"),
+            ("stop_grace: 25h", "stop_grace: got 90000 s; at most 86,400 s are allowed"),
+            ("chips: {allow: [chip-b]}", "chips.allow: no chip chip-b in the server's catalogue; did you mean chip-a?"),
+            ("chips: {allow: [zz]}", "chips.allow: no chip zz in the server's catalogue; `argosy chips` lists them"),
+        ],
+    )
+    def test_what_can_not_be_is_refused_at_once(self, tmp_path: Path, lines: str, words: str) -> None:
+        """Times beyond all reason, and chips that nobody knows, with the key at fault."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                body = {"document": f"kind: run\nname: z\ncommand: x\n{lines}\n"}
+                refused = await service.http.post("/v1/jobs", json=body)
+                assert (refused.status_code, refused.json()["detail"]) == (422, words)
+
+        wait(story())
+
+    @pytest.mark.parametrize(
+        ("path", "words"),
+        [
+            ("/v1/jobs?state=zz", "query.state.0: Input should be 'waiting', 'reserved'"),
+            ("/v1/report?from_us=10&to_us=5", "from_us: 10 is after 5, where the report ends"),
+        ],
+    )
+    def test_questions_without_an_answer_are_refused(self, tmp_path: Path, path: str, words: str) -> None:
+        """A state that no job has, and a time that ends before it begins."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                refused = await service.http.get(path)
+                assert refused.status_code == 422
+                assert refused.json()["detail"].startswith(words)
+
+        wait(story())
+
+    def test_two_deadlines_are_one_too_many(self, tmp_path: Path) -> None:
+        """A wish names a deadline from now, or a moment, not both."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                wish = {"intent": "draining", "deadline_s": 1, "deadline_us": 1}
+                refused = await service.http.post("/v1/nodes/north-1/intent", json=wish)
+                assert refused.status_code == 422
+                assert "deadline_us stands beside deadline_s; write one of them" in refused.json()["detail"]
+
+        wait(story())
+
+    def test_a_body_without_its_kind_is_told_so(self, tmp_path: Path) -> None:
+        """JSON that is not called so is not read; the header is named."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                refused = await service.http.post("/v1/jobs", content=b'{"document": "x"}')
+                assert "content-type is missing, write application/json" in refused.json()["detail"]
+
+        wait(story())
+
+    def test_an_id_beyond_all_has_nothing_behind_it(self) -> None:
+        """A reader who asks for what comes after it does not get everything anew."""
+        assert place_of("9" * 30) > place_of(f"{10**18}.7")

@@ -12,7 +12,7 @@ from argosy.contracts.event import TermBegan
 from argosy.contracts.messages import Finished, StepDone
 from argosy.contracts.talk import LogPart, RankSaid
 from argosy.control import core
-from argosy.server.feed import Feed, place_of
+from argosy.server.feed import LAST, Feed, place_of
 from argosy.server.ledger import Rolls
 from argosy.server.logs import Place, last_lines, new_lines
 from argosy.server.measures import Roll, read_roll, write_roll
@@ -88,6 +88,42 @@ class TestLogs:
 
         assert wait(story()) == ["one", "two", "last"]
 
+    def test_a_reader_that_waits_has_nothing_read_for_it(self) -> None:
+        """Logs are read on only when what was read before is gone."""
+
+        async def story() -> int:
+            logs, found = Logs(r0=b"one\n"), places(1)
+            await last_lines(found, 10, logs.read)
+            logs.texts[0] += b"two\n"
+            reads = []
+
+            async def read(place: Place, offset: int, limit: int) -> LogPart:
+                reads.append(limit)
+                return await logs.read(place, offset, limit)
+
+            async def over() -> bool:
+                return False
+
+            following = new_lines(found, over, read)
+            await anext(following)
+            await turns()
+            await following.aclose()
+            return len(reads)
+
+        assert wait(story()) == 1
+
+    @pytest.mark.parametrize(("count", "most"), [(1, 200_000), (10_000, 4_096)])
+    def test_very_many_logs_are_read_in_smaller_parts(self, count: int, most: int) -> None:
+        """So that all of them together take bounded memory, whatever is asked for."""
+        limits = set()
+
+        async def read(place: Place, offset: int, limit: int) -> LogPart:
+            limits.add((offset, limit))
+            return await Logs(r0=b"one\n").read(places(1)[0], offset, limit)
+
+        wait(last_lines(places(count), 1_000, read))
+        assert limits == {(-most, most)}
+
 
 def said(position: int, step: int, **more: Any) -> RankSaid:
     """Report a step."""
@@ -157,7 +193,7 @@ class TestRolls:
 
         async def story() -> None:
             slow: Any = Slow()
-            rolls = Rolls(Store(tmp_path / "s"), slow)
+            rolls = Rolls(Store(tmp_path / "s"), slow, lambda *_words: None)
             rolls.take("n", said(1, 1))
             first = asyncio.ensure_future(rolls.flush())
             writing = await slow.begun(1)
@@ -241,7 +277,7 @@ class TestFeed:
         assert wait(story()) == "2.0"
 
     @pytest.mark.parametrize(
-        ("name", "place"), [("3.4", (3, 4)), ("3", (3, 0)), ("", (0, 0)), ("x.y", (0, 0)), ("9" * 30, (0, 0))]
+        ("name", "place"), [("3.4", (3, 4)), ("3", (3, 0)), ("", (0, 0)), ("x.y", (0, 0)), ("9" * 30, (LAST, 0))]
     )
     def test_ids_are_read_whatever_they_are(self, name: str, place: tuple[int, int]) -> None:
         """What is no id counts as the beginning."""

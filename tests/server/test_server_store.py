@@ -64,7 +64,7 @@ class TestFile:
     def test_another_version_is_refused(self, store: Store, tmp_path: Path) -> None:
         """A store of a version to come is not touched."""
         store.commit((), [put_about("version", "9")])
-        with pytest.raises(BadInputError, match="is of version 9; this Argosy reads version 1"):
+        with pytest.raises(BadInputError, match="is of version 9; this Argosy reads version 2"):
             Store(tmp_path / "store.sqlite")
 
     @pytest.mark.parametrize("name", ["folder", "nowhere/store.sqlite", "text"])

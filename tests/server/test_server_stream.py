@@ -1,5 +1,7 @@
 """Events over a real connection: every one once, in order, from wherever a reader was."""
 
+import socket
+from collections import Counter
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -7,21 +9,41 @@ from pathlib import Path
 import pytest
 
 from argosy.client import Address, Client
-from argosy.server.feed import place_of
+from argosy.server.api import events
+from argosy.server.feed import KEPT, place_of
 from argosy.server.models import EventView, Submission
 from support.serving import RUN_JOB
 from support.serving_thread import Serving
+from support.talk_server import until
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    """Give a client of a service."""
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    """Run a service."""
     thread = Serving(tmp_path).begin()
-    with Client(Address(url=thread.url, token=thread.token)) as made:
-        yield made
+    yield thread
     thread.end()
+
+
+@pytest.fixture
+def client(serving: Serving) -> Iterator[Client]:
+    """Give a client of a service."""
+    with Client(Address(url=serving.url, token=serving.token)) as made:
+        yield made
+
+
+class Stuck:
+    """A reader of events that asks and reads no more than that it is answered."""
+
+    def __init__(self, serving: Serving) -> None:
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.connect(("127.0.0.1", int(serving.url.rpartition(":")[2])))
+        head = f"GET /v1/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {serving.token}\r\n\r\n"
+        self.socket.sendall(head.encode())
+        assert self.socket.recv(12) == b"HTTP/1.1 200"
 
 
 def until_ended(events: Iterator[EventView], job: str) -> list[EventView]:
@@ -45,3 +67,31 @@ class TestEvents:
         middle = everything[len(everything) // 2]
         rest = [event.id for event in until_ended(client.events(middle), jobs[-1].id)]
         assert rest == everything[everything.index(middle) + 1 :]
+
+
+class TestReaders:
+    def test_one_that_reads_no_more_holds_nobody_and_nothing(
+        self, serving: Serving, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What it does not read is not written out for it, and others read on; when it leaves nothing is left of it."""
+        written = Counter[str]()
+        sent = events._sent
+
+        def counted(event: EventView | None) -> str:
+            written[event.about if event is not None else ""] += 1
+            return sent(event)
+
+        monkeypatch.setattr(events, "_sent", counted)
+        stuck = Stuck(serving)
+        many = [
+            EventView(id=f"{10**6 + number}.0", at_us=1, kind="k", about="many", text="x" * 4_000)
+            for number in range(KEPT)
+        ]
+        serving.do(lambda feed: feed.publish(many))
+        last = many[-1].id
+        found = list(takewhile(lambda event: event.id != last, client.events(many[0].id)))
+        assert len(found) == KEPT - 2
+        assert written["many"] - len(found) < KEPT // 2
+        assert len(serving.do(lambda feed: feed._bells)) == 1
+        stuck.socket.close()
+        until(lambda: not serving.do(lambda feed: feed._bells), "the end of the reader that left")

@@ -23,11 +23,11 @@ from argosy.control.change import Record
 from argosy.control.core import step
 from argosy.control.state import State
 from argosy.server import books, views
-from argosy.server.annals import annals
+from argosy.server.annals import Annals
 from argosy.server.planning import run_offering
 from argosy.server.store import Store
 from argosy.server.telling import deeds, told
-from argosy.server.trying import snapshot_of, try_out
+from argosy.server.trying import Copies, try_out
 from support.serving import RUN_JOB, fleet_of, ground, served, wait, work_until
 
 QUEUES = """queues:
@@ -132,7 +132,7 @@ class TestTryOut:
         """A queue that wants its own chips back stops the borrower, on the copy alone."""
         core = Core()
         borrower = core.run(2, "research")
-        found = try_out(snapshot_of(core.state), core.submission(1, "vision"), core.state.now_us)
+        found = try_out(Copies().of(core.state), core.submission(1, "vision"), core.state.now_us)
         assert (found.state, found.why) == ("reserved", "RECLAIMING")
         assert found.preempts == [f"in-research ({borrower})"]
         assert core.state.jobs[borrower].state == "running"
@@ -140,12 +140,12 @@ class TestTryOut:
 
     def test_it_starts_where_there_is_room(self) -> None:
         """With the nodes that it would get."""
-        found = try_out(snapshot_of(Core().state), Core().submission(2, "vision"), 0)
+        found = try_out(Copies().of(Core().state), Core().submission(2, "vision"), 0)
         assert (found.state, found.nodes) == ("preparing", ["north-1", "north-2"])
 
     def test_a_queue_that_is_not_there_refuses(self) -> None:
         """In the core's words."""
-        found = try_out(snapshot_of(Core().state), Core().submission(1, "vison"), 0)
+        found = try_out(Copies().of(Core().state), Core().submission(1, "vison"), 0)
         assert (found.state, found.text) == ("refused", "no queue vison; did you mean vision?")
 
 
@@ -177,7 +177,7 @@ class TestAnnals:
         """Give a store in which two jobs ran."""
         core, store = Core(), Store(tmp_path / "s")
         core.records.clear()
-        state = core.state
+        state, annals = core.state, Annals()
         name = core.run(2, "research")
         for record in core.records:
             store.commit((), annals(state, record))
@@ -190,7 +190,7 @@ class TestAnnals:
         rows = store.read("SELECT id, queue, owner, nodes, chips FROM attempt")
         ((name, queue, owner, nodes, chips),) = rows
         assert (queue, owner, json.loads(nodes), chips) == ("research", "mary", ["north-1", "north-2"], 4)
-        (attempt,) = books.attempts_of(store, name.partition(".")[0])
+        (attempt,) = books.attempts_of(store, name.partition(".")[0], 0)
         assert attempt.measured.start_s == 5.0
 
     @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class TalkServer:
         self.reports: dict[tuple[str, str, int], object] = {}
         self.bundles: dict[str, bytes] = {}
         self.lease_s, self.acknowledges, self.status = lease_s, True, 200
+        self.service, self.term = "s1", 1
         self.changed = threading.Condition()
         self.connections, self.unknown_keys = [], set()
         outer = self
@@ -92,7 +93,7 @@ class TalkServer:
             self.joins.append(read_word(data, JoinAsk))
             node = self.joins[-1].node or "n1"
             key = f"{node}/{len(self.joins)}"
-            return write_word(JoinAnswer(node=node, key=key))
+            return write_word(JoinAnswer(node=node, key=key, service=self.service))
         talk, node = read_word(data, Talk), key.partition("/")[0]
         with self.changed:
             self.talks.append((talk, node))
@@ -103,7 +104,7 @@ class TalkServer:
             numbers = [number for at, session, number in self.reports if (at, session) == (node, talk.session)]
             number = max(numbers, default=0) if self.acknowledges else 0
             orders = tuple(self.orders.get(node, ()))
-            return write_word(Answer(term=1, lease_s=self.lease_s, orders=orders, acknowledged=number))
+            return write_word(Answer(term=self.term, lease_s=self.lease_s, orders=orders, acknowledged=number))
 
     def order(self, *orders: object, node: str = "n1") -> None:
         """Want this of a node from now on."""

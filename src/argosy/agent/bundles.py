@@ -6,6 +6,7 @@ What is unpacked stays within its folder: no absolute path, no `..`, no device (
 import hashlib
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 from argosy.agent.http import Courier
@@ -14,6 +15,7 @@ from argosy.contracts.errors import InfrastructureError, UserCodeError
 from argosy.contracts.talk import BUNDLE_BYTES_MAX, BUNDLE_PATH
 
 FETCH_S = 600.0
+UNPACKED_BYTES_MAX = 16 << 30
 KEPT = 8
 """How many bundles a node keeps for attempts to come."""
 
@@ -21,18 +23,33 @@ KEPT = 8
 def unpack(server: str, state: Path, digest: str, target: Path) -> None:
     """Fetch a bundle unless the node has it, and unpack it into a new folder.
 
-    Raises InfrastructureError where it can't be fetched or written, UserCodeError where it is no tar.gz.
+    Raises InfrastructureError where it can't be fetched or written, UserCodeError where it is no tar.gz or too large.
     """
     archive = _fetch(server, state, digest)
     shutil.rmtree(target, ignore_errors=True)
     try:
         target.mkdir(mode=0o700)
         with tarfile.open(archive, "r:gz") as file:
-            file.extractall(target, filter="data")
+            file.extractall(target, filter=_bounded())
     except tarfile.TarError as error:
         raise UserCodeError(f"upload: the bundle can't be unpacked: {error}") from error
     except OSError as error:
         raise InfrastructureError(f"upload: can't be unpacked in {target}: {error.strerror or error}") from error
+
+
+def _bounded() -> Callable[[tarfile.TarInfo, str], tarfile.TarInfo]:
+    """Make a filter that lets so many bytes through: a small archive may unpack to any size."""
+    left = UNPACKED_BYTES_MAX
+
+    def kept(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo:
+        nonlocal left
+        left -= member.size
+        if left < 0:
+            text = f"upload: the archive unpacks to more than {UNPACKED_BYTES_MAX:,} bytes"
+            raise UserCodeError(f"{text}; put large files where nodes see them")
+        return tarfile.data_filter(member, target)
+
+    return kept
 
 
 def _fetch(server: str, state: Path, digest: str) -> Path:

@@ -48,7 +48,7 @@ class CommandCrew(Crew):
         """Choose where ranks meet, fetch uploaded code, find the working folder."""
         spec = self._order.spec
         if self.meeting is None:
-            self.meeting = Meeting(host=self.task.address, port=free_port(self.task.address))
+            self.meet(Meeting(host=self.task.address, port=free_port(self.task.address)))
         if self._order.bundle:
             unpack(self.task.server, Path(self.task.state), self._order.bundle, self.folder.work)
             work = self.folder.work.resolve()

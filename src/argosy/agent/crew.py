@@ -4,13 +4,23 @@ A crew makes its ranks ready (in a thread of the runner's, it may take long), st
 what became of them, and ends them. It must not know the server, nor why it is told to end.
 """
 
+import contextlib
+import os
+import signal
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 
 import msgspec
 
 from argosy.agent.folder import AttemptFolder, Task
+from argosy.agent.reportfile import ReportFile
+from argosy.contracts.errors import ArgosyError
+from argosy.contracts.messages import Note
 from argosy.contracts.talk import TEXT_CHARACTERS_MAX, HeldRank, Meeting
+
+NOTES_MAX = 20
+"""How many lines of one pattern people are told of."""
 
 
 class Crew(ABC):
@@ -27,6 +37,8 @@ class Crew(ABC):
         self.ranks: dict[int, HeldRank] = {}
         self.meeting: Meeting | None = task.order.gang.meeting
         self.step: int | None = None
+        self.reports = ReportFile(folder.reports, task.node)
+        self._noted: Counter[str] = Counter()
 
     @abstractmethod
     def prepare(self) -> None:
@@ -57,6 +69,11 @@ class Crew(ABC):
     def at_work(self) -> bool:
         """Whether all ranks are at work."""
 
+    def meet(self, meeting: Meeting) -> None:
+        """Settle where ranks meet; other nodes wait for it, so the runner is woken to tell it at once."""
+        self.meeting = meeting
+        os.kill(os.getpid(), signal.SIGCHLD)
+
     def descriptors(self) -> list[int]:
         """Give what to wait on for news."""
         return []
@@ -74,6 +91,15 @@ class Crew(ABC):
         """Note a rank's last words, or what its log says for it; the first that are noted count."""
         if number in self.ranks and not self.ranks[number].text:
             self._change(number, blame=blame, text=text[:TEXT_CHARACTERS_MAX])
+
+    def note(self, number: int, pattern: str, line: str) -> None:
+        """Have people told of a line that a pattern looks for; of one that matches all the time, only so often."""
+        self._noted[pattern] += 1
+        if self._noted[pattern] > NOTES_MAX:
+            return
+        last = f"; {NOTES_MAX} such lines were told, others are not" if self._noted[pattern] == NOTES_MAX else ""
+        with contextlib.suppress(ArgosyError):  # a full disk: the run is not to suffer
+            self.reports.put(Note(rank=number, node=self.task.node, text=f"{line}{last}"))
 
     def _change(self, number: int, **fields: object) -> None:
         self.ranks[number] = msgspec.structs.replace(self.ranks[number], **fields)

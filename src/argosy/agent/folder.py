@@ -179,11 +179,18 @@ def make_folder(state: Path) -> None:
         raise InfrastructureError(f"{text}; --state names another") from error
 
 
-def attempt_path(state: Path, attempt: str, generation: int) -> Path:
-    """Place a generation's folder in an agent's. Raises BadInputError for a name that can't be a folder's."""
+def service_path(state: Path, service: str) -> Path:
+    """Place what is of one service in an agent's folder. Raises BadInputError for what is no service's id."""
+    if not ATTEMPT_NAME.fullmatch(service):
+        raise BadInputError(f"service {service!r}: not an id that a server gives")
+    return state / "services" / service
+
+
+def attempt_path(home: Path, attempt: str, generation: int) -> Path:
+    """Place a generation's folder in its service's. Raises BadInputError for a name that can't be a folder's."""
     if not ATTEMPT_NAME.fullmatch(attempt) or generation < 0:
         raise BadInputError(f"attempt {attempt!r}, generation {generation}: not a name that a server gives")
-    return state / "attempts" / attempt / str(generation)
+    return home / "attempts" / attempt / str(generation)
 
 
 def write_whole(path: Path, data: bytes) -> None:

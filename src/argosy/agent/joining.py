@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.agent.http import Courier
+from argosy.agent.http import Courier, RefusedError
 from argosy.agent.keys import Identity, read_identity, write_identity
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.talk import JOIN_PATH, HostFacts, JoinAnswer, JoinAsk, read_word, write_word
@@ -15,6 +15,10 @@ LOG = logging.getLogger("argosy.agent")
 REPLY_S = 30.0
 AGAIN_S = 1.0
 SERVER_ERRORS = 500
+
+
+class NotWantedError(InfrastructureError):
+    """The server refuses this agent: its token, its node or its host."""
 
 
 def join(
@@ -29,16 +33,16 @@ def join(
 ) -> Identity:
     """Give this agent's name and key at a server, joining it unless it did before.
 
-    refused_key: one that the server doesn't know any more. Raises BadInputError without key and token,
-    InfrastructureError when the server refuses or isn't there.
+    refused_key: one that the server doesn't know any more. Raises BadInputError without key and token, NotWantedError
+    when the server refuses, InfrastructureError when it isn't there.
     """
     identity = read_identity(state)
-    if identity.key not in ("", refused_key) and identity.server == server:
+    if identity.service and identity.key not in ("", refused_key) and identity.server == server:
         return identity
     if not token:
         raise BadInputError(f"this agent has no key of {server} yet; join it with --token TOKEN")
     answer = _ask(server, JoinAsk(token=token, agent=identity.agent, facts=facts, node=node), patience_s)
-    joined = msgspec.structs.replace(identity, server=server, node=answer.node, key=answer.key)
+    joined = msgspec.structs.replace(identity, server=server, service=answer.service, node=answer.node, key=answer.key)
     try:
         write_identity(state, joined)
     except OSError as error:
@@ -56,8 +60,9 @@ def _ask(server: str, ask: JoinAsk, patience_s: float) -> JoinAnswer:
             try:
                 return read_word(courier.post(JOIN_PATH, write_word(ask), REPLY_S), JoinAnswer)
             except InfrastructureError as error:
-                refused = getattr(error, "status", SERVER_ERRORS) < SERVER_ERRORS
-                if refused or time.monotonic() + AGAIN_S > deadline_s:
+                if isinstance(error, RefusedError) and error.status < SERVER_ERRORS:
+                    raise NotWantedError(str(error)) from error
+                if time.monotonic() + AGAIN_S > deadline_s:
                     raise
                 if str(error) != told:
                     told = str(error)

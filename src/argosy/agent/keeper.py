@@ -1,7 +1,7 @@
 """What an agent keeps: the generations on its node, each with a folder and a runner; orders are obeyed here.
 
 One thread alone calls it. What is held is read from the folders, so a new agent process goes on where the last one
-was. Must not know how orders come or reports go.
+was. What another service left is ended, and told to nobody. Must not know how orders come or reports go.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,8 @@ OVERDUE_S = 10.0
 LATE_S = 5.0
 """How long after the lease a runner may still have ranks before it is killed itself."""
 FOLDERS_KEPT = 100
+SERVICES_KEPT = 2
+"""Of how many former services attempts' logs are kept."""
 KILLED = "its runner was killed, and its ranks with it"
 
 
@@ -68,9 +71,13 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where this agent is. state: its folder. address: where other nodes reach it. server: URL."""
+    """Where this agent is.
+
+    state: its folder. home: what is of its service there. address: where other nodes reach it. server: URL.
+    """
 
     state: Path
+    home: Path
     node: str
     address: str
     server: str
@@ -86,17 +93,16 @@ class Keeper:
         self._fence = self._read_fence()
         self._fence_kept = b""
         self._holdings: dict[str, Holding] = {}
+        self._former = self._left_by_others()
         self._recall()
 
-    @property
-    def address(self) -> str:
-        """Where other nodes reach this one."""
-        return self._place.address
-
     def obey(self, order: AnyOrder) -> None:
-        """Do what an order says, unless it is old; one that comes again changes nothing."""
+        """Do what an order says, unless it is old; one that comes again changes nothing.
+
+        Raises BadInputError for an attempt that can't be one's name.
+        """
+        folder = self._folder_of(order.attempt, order.generation)
         if isinstance(order, ReadLog):
-            folder = self._folder_of(order.attempt, order.generation)
             self._outgoing.log_part(order.id, lambda number: read_log(order, folder, number))
             return
         if isinstance(order, Forget):
@@ -115,6 +121,7 @@ class Keeper:
 
     def held(self) -> tuple[Held, ...]:
         """Say all that is held, and see to runners that died or are overdue."""
+        self._former = [holding for holding in self._former if not self._is_over(holding)]
         return tuple(self._held_of(holding) for holding in list(self._holdings.values()))
 
     def take_reports(self) -> None:
@@ -126,7 +133,7 @@ class Keeper:
     @property
     def busy(self) -> bool:
         """Whether ranks run, or may."""
-        return any(self._lives(holding) for holding in self._holdings.values())
+        return any(self._lives(holding) for holding in (*self._holdings.values(), *self._former))
 
     def _start(self, order: StartTrain | StartRun, failure: str) -> None:
         """Start a generation, unless it is here already. failure: why it can't be; empty where it can."""
@@ -138,6 +145,7 @@ class Keeper:
             self._wish_stop(known, StopWish(reason="a newer generation", grace_s=0.0))
             return
         others = [name for name, one in self._holdings.items() if name != order.attempt and self._lives(one)]
+        others += [f"{one.attempt} of another service" for one in self._former]
         if others:
             self._outgoing.refused(order.id, order.attempt, f"{', '.join(others)} still runs on {self._place.node}")
             return
@@ -147,7 +155,7 @@ class Keeper:
             return
         LOG.info("start %s, generation %d", order.attempt, order.generation)
         try:
-            folder = AttemptFolder(attempt_path(self._place.state, order.attempt, order.generation))
+            folder = self._folder_of(order.attempt, order.generation)
             folder.begin(self._task(order))
             holding.folder = folder
             holding.runner = start_runner(folder)
@@ -195,7 +203,7 @@ class Keeper:
             return
         del self._holdings[order.attempt]
         with contextlib.suppress(OSError):
-            for path in (self._place.state / "attempts" / order.attempt).glob("*"):
+            for path in self._folder_of(order.attempt, order.generation).path.parent.iterdir():
                 if path.name.isdecimal() and int(path.name) <= order.generation:
                     write_whole(path / "forgotten", b"")
             self._tidy()
@@ -271,11 +279,33 @@ class Keeper:
         self._keep_fence()
 
     def _folder_of(self, attempt: str, generation: int) -> AttemptFolder:
-        return AttemptFolder(attempt_path(self._place.state, attempt, generation))
+        return AttemptFolder(attempt_path(self._place.home, attempt, generation))
+
+    def _left_by_others(self) -> list[Holding]:
+        """Find what other services left running here, and drop the folders of all but the last few of them."""
+        homes = [home for home in self._place.home.parent.glob("*") if home != self._place.home]
+        found = [holding for home in homes for holding in _unended(home)]
+        for holding in found:
+            # Also where no runner has it yet: one that was just started finds the wish.
+            self._wish_stop(holding, OF_ANOTHER)
+        used = {holding.folder.path.parents[2] for holding in found if holding.folder is not None}
+        idle = sorted((home for home in homes if home not in used), key=lambda home: home.stat().st_mtime)
+        for home in idle[:-SERVICES_KEPT]:
+            shutil.rmtree(home, ignore_errors=True)
+        return found
+
+    def _is_over(self, holding: Holding) -> bool:
+        """End what another service left: its chips are this one's to give, and nobody else can end it any more."""
+        folder = holding.folder
+        if folder is None or not self._lives(holding):
+            return folder is None or self._bury(holding, folder).state in (ENDED, STOPPED)
+        if (held := folder.held()) is not None:
+            self._kill_overdue(holding, folder, held)
+        return False
 
     def _recall(self) -> None:
         """Find what former processes of this agent left: the newest generation of each attempt not forgotten."""
-        for path in sorted((self._place.state / "attempts").glob("*/*")):
+        for path in sorted((self._place.home / "attempts").glob("*/*")):
             folder = AttemptFolder(path)
             if not path.name.isdecimal() or not (path / "task").exists() or (path / "forgotten").exists():
                 continue
@@ -298,9 +328,7 @@ class Keeper:
 
     def _tidy(self) -> None:
         """Remove the oldest folders that are forgotten, beyond those that are kept for their logs."""
-        forgotten = sorted(
-            (self._place.state / "attempts").glob("*/*/forgotten"), key=lambda path: path.stat().st_mtime
-        )
+        forgotten = sorted((self._place.home / "attempts").glob("*/*/forgotten"), key=lambda path: path.stat().st_mtime)
         for path in forgotten[:-FOLDERS_KEPT]:
             shutil.rmtree(path.parent, ignore_errors=True)
             with contextlib.suppress(OSError):
@@ -308,7 +336,7 @@ class Keeper:
 
     def _read_fence(self) -> Fence:
         try:
-            return msgspec.json.decode((self._place.state / "fence").read_bytes(), type=Fence)
+            return msgspec.json.decode((self._place.home / "fence").read_bytes(), type=Fence)
         except (OSError, msgspec.MsgspecError):
             return Fence()
 
@@ -321,14 +349,27 @@ class Keeper:
         if data == self._fence_kept:
             return ""
         try:
-            write_whole(self._place.state / "fence", data)
+            self._place.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_whole(self._place.home / "fence", data)
         except OSError as error:
-            return f"can't write {self._place.state / 'fence'}: {error.strerror}"
+            return f"can't write {self._place.home / 'fence'}: {error.strerror}"
         self._fence_kept = data
         return ""
 
 
 AT_ONCE = StopWish(reason="an older generation", grace_s=0.0)
+OF_ANOTHER = StopWish(reason="another service began it, which this node has left", grace_s=10.0)
+
+
+def _unended(home: Path) -> Iterator[Holding]:
+    """Find the generations of a service that have not ended, or that nobody saw end."""
+    for path in home.glob("attempts/*/*"):
+        folder = AttemptFolder(path)
+        if not path.name.isdecimal() or not (path / "task").exists() or (path / "forgotten").exists():
+            continue
+        held = folder.held()
+        if folder.runner_pid() or held is None or held.state not in (ENDED, STOPPED):
+            yield Holding(attempt=path.parent.name, generation=int(path.name), folder=folder)
 
 
 def start_runner(folder: AttemptFolder) -> "subprocess.Popen[bytes]":

@@ -13,10 +13,11 @@ from argosy.contracts.errors import BadInputError, InfrastructureError
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this agent is. agent: drawn once. server: whose key it is."""
+    """Who this agent is. agent: drawn once. server: whose key it is. service: the id of its store."""
 
     agent: str
     server: str = ""
+    service: str = ""
     node: str = ""
     key: str = ""
 

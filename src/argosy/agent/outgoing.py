@@ -42,11 +42,6 @@ class Outgoing:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    @property
-    def newest(self) -> int:
-        """Number of the newest report."""
-        return self._number
-
     def first(self, count: int) -> tuple[AnyReport, ...]:
         """Give the oldest that wait, at most so many and so many bytes."""
         taken: list[AnyReport] = []

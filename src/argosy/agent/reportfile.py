@@ -27,15 +27,18 @@ class ReportFile:
     def take(self, rank: int, lines: Iterable[bytes]) -> None:
         """Keep a rank's reports; what can't be read is dropped. Raises InfrastructureError when the disk is full."""
         messages = [message for line in lines if (message := self._read(line, rank)) is not None]
-        if not messages:
-            return
+        if messages:
+            self.put(*messages)
+        for message in messages:
+            self._learn(rank, message)
+
+    def put(self, *messages: Upward) -> None:
+        """Keep reports. Raises InfrastructureError when the disk is full."""
         try:
             with self.path.open("ab") as file:
                 file.write(b"".join(map(write_line, messages)))
         except OSError as error:
             raise InfrastructureError(f"can't write {self.path}: {error.strerror}") from error
-        for message in messages:
-            self._learn(rank, message)
 
     def _learn(self, rank: int, message: Upward) -> None:
         match message:

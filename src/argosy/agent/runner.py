@@ -161,6 +161,8 @@ class Runner:
         for match in self._watch.look():
             if match.pattern.means != "note":
                 self._crew.said(match.rank, match.pattern.means, match.line)
+            else:
+                self._crew.note(match.rank, match.pattern.match, match.line)
             if match.pattern.stop and self._kill_at_s is None:
                 self._blame = match.pattern.means if match.pattern.means != "note" else "user"
                 self._text = f"rank {match.rank}: a log pattern that stops: {match.line}"

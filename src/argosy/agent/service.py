@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.agent.folder import LOCK_NAME, Lease, make_folder, take_lock
-from argosy.agent.joining import join
+from argosy.agent.folder import LOCK_NAME, Lease, make_folder, service_path, take_lock
+from argosy.agent.joining import NotWantedError, join
 from argosy.agent.keeper import Keeper, Place
 from argosy.agent.outgoing import Outgoing
 from argosy.agent.talking import Picture, Voice
@@ -66,21 +66,14 @@ class Service:
         self._wake = _open_wake(self._wake_path)
         self._join(options.join_s)
         self._warm = WarmServer(options.fork_folder, options.fork_environment)
-        self._outgoing = Outgoing()
         self._lease = Lease(self._state / "lease")
-        place = Place(
-            state=self._state,
-            node=self.identity.node,
-            address=options.facts.address,
-            server=options.server,
-            fork_folder=options.fork_folder,
-        )
-        self._keeper = Keeper(place, self._outgoing)
+        self._keep_anew()
         self._voice = self._new_voice()
         self._reports_max = 1000
         self._told: Picture | None = None
         self._warm_at_s = 0.0
         self._over = False
+        self._code = 0
 
     def run(self) -> int:
         """Work until a signal asks to end; returns the exit code."""
@@ -101,7 +94,7 @@ class Service:
             self._voice.leave(LEAVE_S)
             self._warm.release()
         LOG.info("this agent ended; its ranks go on until the lease runs out, unless it comes back")
-        return 0
+        return self._code
 
     def end(self) -> None:
         """Have it end soon."""
@@ -160,6 +153,20 @@ class Service:
             refused_key=refused_key,
         )
 
+    def _keep_anew(self) -> None:
+        """Keep what is of the service that this agent joined."""
+        options = self._options
+        place = Place(
+            state=self._state,
+            home=service_path(self._state, self.identity.service),
+            node=self.identity.node,
+            address=options.facts.address,
+            server=options.server,
+            fork_folder=options.fork_folder,
+        )
+        self._outgoing = Outgoing()
+        self._keeper = Keeper(place, self._outgoing)
+
     def _new_voice(self) -> Voice:
         return Voice(
             server=self._options.server,
@@ -175,12 +182,22 @@ class Service:
         if not self._voice.key_refused or not self._options.token:
             return
         self._voice.key_refused = False
+        service = self.identity.service
         try:
             self._join(0.0, self.identity.key)
+        except NotWantedError as error:
+            # Whoever started it may have another token by now, or has to be told that this node is not wanted.
+            LOG.error("the server knows neither this agent's key nor its token: %s; this agent ends", error)
+            self._code = error.exit_code
+            self.end()
+            return
         except ArgosyError as error:
-            LOG.warning("the server knows neither this agent's key nor its token: %s", error)
+            LOG.warning("can't join again: %s", error)
             return
         LOG.info("joined again as node %s", self.identity.node)
+        if self.identity.service != service:
+            LOG.warning("it is another service, by its store: what runs here of the former one is ended")
+            self._keep_anew()
         self._voice.over.set()
         self._voice.news.set()
         self._voice, self._told = self._new_voice(), None

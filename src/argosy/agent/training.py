@@ -11,7 +11,6 @@ import msgspec
 from argosy.agent.crew import Crew
 from argosy.agent.folder import AttemptFolder, Task, board_path
 from argosy.agent.forks import Forks
-from argosy.agent.reportfile import ReportFile
 from argosy.agent.tokens import prepare_tokens
 from argosy.contracts.blame import INFRASTRUCTURE
 from argosy.contracts.errors import InfrastructureError
@@ -30,7 +29,6 @@ class TrainCrew(Crew):
     def __init__(self, folder: AttemptFolder, task: Task, order: StartTrain) -> None:
         super().__init__(folder, task)
         self._order, self._launch = order, order.launch
-        self._reports = ReportFile(folder.reports, task.node)
         self._forks: Forks | None = None
         self._board: Path | None = None
 
@@ -40,7 +38,8 @@ class TrainCrew(Crew):
         first = self.meeting is None
         meeting = self.meeting or Meeting(host=self.task.address, port=forks.open_store(self.task.address))
         board = self._board_path(meeting, first) if self._launch.plan.emulated else ""
-        self.meeting = meeting  # told from now on: other nodes make ready meanwhile
+        if first:
+            self.meet(meeting)  # other nodes make ready meanwhile
         self._launch = dataclasses.replace(
             self._launch,
             tokens=self._launch.tokens or prepare_tokens(self._launch, self.folder.logs / "data.log"),
@@ -65,16 +64,16 @@ class TrainCrew(Crew):
         """Take in what ranks report and how they end."""
         forks = self._opened()
         for number, lines in forks.reports().items():
-            self._reports.take(number, lines)
+            self.reports.take(number, lines)
         for ended in forks.ended():
-            self._reports.take(ended.rank, ended.last)
-            if failed := self._reports.failed.get(ended.rank):
+            self.reports.take(ended.rank, ended.last)
+            if failed := self.reports.failed.get(ended.rank):
                 self.said(ended.rank, failed.blame, failed.text)
             elif ended.text:
                 self.said(ended.rank, INFRASTRUCTURE, ended.text)
             self.ended(ended.rank, ended.code)
-        self.step = self._reports.step
-        for number, pid in self._reports.ready.items():
+        self.step = self.reports.step
+        for number, pid in self.reports.ready.items():
             if not self.ranks[number].pid:
                 self.ranks[number] = msgspec.structs.replace(self.ranks[number], pid=pid)
 
@@ -95,7 +94,7 @@ class TrainCrew(Crew):
     @property
     def at_work(self) -> bool:
         """Every rank has its groups, model and data."""
-        return len(self._reports.ready) == len(self._order.ranks)
+        return len(self.reports.ready) == len(self._order.ranks)
 
     def descriptors(self) -> list[int]:
         """Give the fork server's connection and the ranks' pipes."""

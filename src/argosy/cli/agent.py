@@ -17,17 +17,15 @@ from argosy.agent.host import gloo_environment, host_facts
 from argosy.agent.service import AgentOptions, Service
 from argosy.agent.warm import can_train, default_folder
 from argosy.contracts.errors import BadInputError
-from argosy.contracts.talk import ChipsFound, HostFacts
+from argosy.contracts.talk import JOIN_VARIABLE, ChipsFound, HostFacts
 from argosy.fleet.catalogue import Catalogue, load_catalogue
 from argosy.fleet.detect import survey
-
-TOKEN_VARIABLE = "ARGOSY_JOIN_TOKEN"
 
 
 def command(
     join: Annotated[str, typer.Option("--join", metavar="URL", help="The server, such as http://HOST:7070.")],
     token: Annotated[
-        str, typer.Option(help=f"A join token; by default ${TOKEN_VARIABLE}. Needed the first time only.")
+        str, typer.Option(help=f"A join token; by default ${JOIN_VARIABLE}. Needed the first time only.")
     ] = "",
     node: Annotated[str, typer.Option(help="This node's name in the fleet; by default the server chooses.")] = "",
     state: Annotated[Path | None, typer.Option(help="The agent's folder: key, ranks, logs.")] = None,
@@ -52,7 +50,7 @@ def command(
             facts=facts,
             fork_folder=fork_folder or default_folder(),
             fork_environment=gloo_environment(facts.address),
-            token=token or os.environ.get(TOKEN_VARIABLE, ""),
+            token=token or os.environ.get(JOIN_VARIABLE, ""),
             node=node,
             warm=warm and can_train(),
         )

@@ -11,6 +11,7 @@ import typer
 from argosy.cli.job_list import LIVE_STATES
 from argosy.cli.up import alive
 from argosy.cli.waiting import Waiting
+from argosy.cli.words import counted
 from argosy.client import Client
 from argosy.contracts.errors import InfrastructureError
 from argosy.server.place import default_folder, find_address, is_used, read_card
@@ -56,5 +57,6 @@ def end_jobs(client: Client) -> None:
             told |= new
             until_s = time.monotonic() + END_S
         if time.monotonic() > until_s:
-            raise InfrastructureError(f"{len(left)} jobs have not ended after {END_S:g} s; `argosy jobs` shows them")
+            some = counted(len(left), "job")
+            raise InfrastructureError(f"{some} not ended after {END_S:g} s; `argosy jobs` shows them")
         time.sleep(POLL_S)

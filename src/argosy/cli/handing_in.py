@@ -8,8 +8,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from argosy.cli.checking import checked
 from argosy.cli.files import read_text
-from argosy.cli.remote import checked
 from argosy.client import Client
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.job import RunJob

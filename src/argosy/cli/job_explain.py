@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from argosy.cli.remote import JsonOption, ServerOption, connect, moment, plain, print_json, say, since
+from argosy.cli.words import counted
 from argosy.server.models import Explanation
 
 STORY_SHOWN = 12
@@ -33,7 +34,8 @@ def show(found: Explanation) -> None:
         typer.echo(f"  {plain(found.text)}")
     for need in found.needs:
         near = f" within one {need.near}" if need.near not in ("any", "site", "node") else ""
-        say("needs", f"{need.nodes} {need.pool} nodes{near}; {need.free} of {need.owned} are free   ({need.option})")
+        nodes = counted(need.nodes, f"{need.pool} node")
+        say("needs", f"{nodes}{near}; {need.free} of {need.owned} are free   ({need.option})")
     for blocker in found.blockers:
         end = f", ends by {moment(blocker.ends_us)}" if blocker.ends_us else ", without a time limit"
         say("waits for", f"{blocker.name} ({blocker.job}){end}")
@@ -42,7 +44,7 @@ def show(found: Explanation) -> None:
     if found.change:
         say("or", found.change)
     if waits:
-        say("ahead of it", f"{found.ahead} jobs of its queue" if found.ahead else "nothing in its queue")
+        say("ahead of it", f"{counted(found.ahead, 'job')} of its queue" if found.ahead else "nothing in its queue")
     typer.echo("")
     for chapter in found.story[-STORY_SHOWN:]:
         say(moment(chapter.at_us), "; ".join(chapter.did))

@@ -18,7 +18,7 @@ from argosy.cli.remote import (
     say,
     span,
 )
-from argosy.cli.words import figure_text
+from argosy.cli.words import counted, figure_text
 from argosy.server.models import AttemptView, Figures, JobDetail
 
 FIGURES: tuple[tuple[str, Callable[[Figures], float | None]], ...] = (
@@ -28,6 +28,7 @@ FIGURES: tuple[tuple[str, Callable[[Figures], float | None]], ...] = (
     ("tokens/s", lambda found: found.tokens_per_second),
     ("memory, GB", lambda found: found.memory_gb),
     ("per 1T tokens", lambda found: found.cost_per_trillion_tokens),
+    ("cost", lambda found: found.cost),
 )
 
 
@@ -66,7 +67,8 @@ def show_attempt(attempt: AttemptView) -> None:
     """Print an attempt with its figures."""
     ran = attempt.ended_us - attempt.began_us if attempt.ended_us else None
     took = f"   took {span(ran / SECOND_US)}" if ran is not None else ""
-    say(attempt.id, f"generation {attempt.generation} on {', '.join(attempt.nodes[:8])}   {attempt.chips} chips{took}")
+    where, chips = ", ".join(attempt.nodes[:8]), counted(attempt.chips, "chip")
+    say(attempt.id, f"generation {attempt.generation} on {where}   {chips}{took}")
     rows = [(name, read(attempt.predicted), read(attempt.measured)) for name, read in FIGURES]
     rows = [row for row in rows if row[1] is not None or row[2] is not None]
     mark = "~" if attempt.predicted.emulated or attempt.measured.emulated else ""
@@ -78,11 +80,11 @@ def show_attempt(attempt: AttemptView) -> None:
     if attempt.measured.loss is not None:
         columns[""].append("  loss")
         columns["predicted"].append("-")
-        columns["measured"].append(f"{attempt.measured.loss:.3f} after {attempt.measured.steps or 0:,} steps")
+        columns["measured"].append(f"{attempt.measured.loss:.3f} after {counted(attempt.measured.steps or 0, 'step')}")
     print_table(columns, ("",))
 
 
 def mark_text(mark: str, name: str, value: float | None) -> str:
     """Write a figure; one on an emulated clock is marked."""
-    emulated = name in ("step, ms", "tokens/s", "per 1T tokens")
+    emulated = name in ("step, ms", "tokens/s", "per 1T tokens", "cost")
     return figure_text(value) if value is None or not emulated else mark + figure_text(value)

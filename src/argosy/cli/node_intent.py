@@ -4,8 +4,9 @@ from typing import Literal
 
 import typer
 
+from argosy.cli.checking import checked
 from argosy.cli.nodes import state_of
-from argosy.cli.remote import checked, connect, print_json
+from argosy.cli.remote import connect, print_json
 from argosy.server.models import IntentWish
 
 Intent = Literal["open", "cordoned", "draining"]

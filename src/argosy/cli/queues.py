@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.files import read_text
-from argosy.cli.remote import JsonOption, ServerOption, checked, connect, counts_text, print_json, print_table
-from argosy.server.models import PolicyText
+from argosy.cli.policy_file import policy_text
+from argosy.cli.remote import JsonOption, ServerOption, connect, counts_text, print_json, print_table
 
 
 def command(
@@ -33,9 +32,3 @@ def command(
         "waiting": [f"{queue.waiting:,}" for queue in found],
     }
     print_table(columns, ("queue", "owns", "holds", "borrows"))
-
-
-def policy_text(path: Path) -> PolicyText:
-    """Read the text of a queues.yaml. Raises BadInputError."""
-    with checked():
-        return PolicyText(document=read_text(path, "queues file", "docs/queues.md shows one"), source=str(path))

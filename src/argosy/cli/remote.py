@@ -6,17 +6,15 @@ Knows how things are shown; it must not know any command.
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from argosy.cli.tables import fitting, made_table
 from argosy.cli.words import console
 from argosy.client import Client
-from argosy.contracts.errors import BadInputError
 from argosy.server.place import find_address
 
 ServerOption = Annotated[
@@ -31,16 +29,6 @@ BLANKS = "\n\t\xa0"
 def connect(server: str) -> Client:
     """Make a client. Raises InfrastructureError where no server is known."""
     return Client(find_address(url=server), told=lambda text: typer.echo(text, err=True))
-
-
-@contextmanager
-def checked() -> Iterator[None]:
-    """Tell what a model of the API refuses as a mistake of whoever typed it. Raises BadInputError."""
-    try:
-        yield
-    except ValidationError as error:
-        rows = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise BadInputError("; ".join(rows)) from error
 
 
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:

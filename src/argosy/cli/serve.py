@@ -5,7 +5,7 @@ import logging
 import os
 
 from argosy.cli.offering import config_of, offer, warm
-from argosy.cli.queues import policy_text
+from argosy.cli.policy_file import policy_text
 from argosy.cli.service_inputs import fleet_ground
 from argosy.cli.up import (
     LISTEN,
@@ -16,11 +16,12 @@ from argosy.cli.up import (
     QueuesOption,
     RetireOption,
     StateOption,
+    folder_of,
     read_address,
 )
-from argosy.server.place import default_folder
 from argosy.server.planning import Skills
-from argosy.server.process import Options, serve
+from argosy.server.process import serve
+from argosy.server.process_options import Options
 from argosy.server.rules import read_rules
 
 OWNER_VARIABLE = "ARGOSY_OWNER"
@@ -41,7 +42,7 @@ def command(
     ground, here = fleet_ground(fleet, catalogue)
     serve(
         Options(
-            folder=(state or default_folder()).absolute(),
+            folder=folder_of(state),
             host=host,
             port=port,
             ground=ground,

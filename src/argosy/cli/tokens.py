@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from argosy.cli.remote import JsonOption, ServerOption, checked, connect, moment, print_json, print_table
+from argosy.cli.checking import checked
+from argosy.cli.remote import JsonOption, ServerOption, connect, moment, print_json, print_table
 from argosy.contracts.errors import BadInputError
 from argosy.server.models import TokenWish
 

@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Begin the service: one process that takes jobs, and agents that run them. Needs no other server."""
     read_address(listen)
-    folder = (state or default_folder()).absolute()
+    folder = folder_of(state)
     arguments = ["--state", str(folder), "--listen", listen, "--agents" if agents else "--no-agents"]
     for name, path in (("--fleet", fleet), ("--queues", queues), ("--catalogue", catalogue)):
         arguments += [] if path is None else [name, str(path.absolute())]
@@ -82,6 +82,11 @@ def begin(folder: Path, arguments: list[str]) -> None:
                 raise InfrastructureError(f"the service is not ready after {READY_S:g} s; see {log}")
             time.sleep(POLL_S)
     typer.echo(f"ready at {card.url} after {time.monotonic() - started_s:.1f} s   pid {card.pid}   files {folder}")
+
+
+def folder_of(state: Path | None) -> Path:
+    """Give the service's folder: what was named, else the default one."""
+    return (state or default_folder()).absolute()
 
 
 def read_address(text: str) -> tuple[str, int]:

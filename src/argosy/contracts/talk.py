@@ -27,6 +27,8 @@ TALK_PATH = "/agent/v1/talk"
 BUNDLE_PATH = "/agent/v1/bundles/"
 """Followed by the SHA-256 in hex: uploaded code, a tar.gz, for agents that have an order which names it."""
 CONTENT_TYPE = "application/msgpack"
+JOIN_VARIABLE = "ARGOSY_JOIN_TOKEN"
+"""The environment variable by which an agent is given a join token."""
 TALK_BYTES_MAX = 8 << 20
 ANSWER_BYTES_MAX = 256 << 20
 BUNDLE_BYTES_MAX = 1 << 30
@@ -36,7 +38,6 @@ LOG_BYTES_MAX = 1 << 20
 TEXT_CHARACTERS_MAX = 2000
 
 STARTING, RUNNING, ENDED, STOPPED = "starting", "running", "ended", "stopped"
-HELD_STATES = (STARTING, RUNNING, ENDED, STOPPED)
 
 T = TypeVar("T")
 
@@ -94,11 +95,13 @@ class JoinAsk(_Word, frozen=True, kw_only=True):
 class JoinAnswer(_Word, frozen=True, kw_only=True):
     """The agent's name and key.
 
-    key: what it sends from now on as `Authorization: Bearer KEY`.
+    key: what it sends from now on as `Authorization: Bearer KEY`. service: drawn with the service's store; another one
+    means that nothing is known there of what this node runs, and that terms are counted anew.
     """
 
     node: str
     key: str
+    service: str
 
 
 # --- orders, from server to agent

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from argosy.contracts.errors import InfrastructureError
@@ -19,9 +19,21 @@ TAIL_LINES = 8
 
 
 class Child:
-    """One Python module run as a process; standard error goes to `log`, pipes: the other two are pipes."""
+    """One Python module run as a process; standard error goes to `log`, pipes: the other two are pipes.
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path, *, pipes: bool = False) -> None:
+    variables: of its environment, besides this process's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        log: Path,
+        *,
+        pipes: bool = False,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.log = log
         # -P: a file in the current folder never hides a module of ours
@@ -29,6 +41,7 @@ class Child:
         environment = {
             "OPENBLAS_NUM_THREADS": "1",
             **os.environ,
+            **(variables or {}),
         }  # numpy starts threads when loaded; forking wants none
         try:
             with log.open("wb") as output:

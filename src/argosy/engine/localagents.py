@@ -9,11 +9,12 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from argosy.agent.folder import LOCK_NAME, lock_holder
 from argosy.contracts.errors import InfrastructureError
+from argosy.contracts.talk import JOIN_VARIABLE
 from argosy.engine.children import Child
 
 LOG = logging.getLogger("argosy.engine")
@@ -23,23 +24,27 @@ AGAIN_S_MAX = 60.0
 
 
 class LocalAgents:
-    """Agents of nodes. folder: each has its own in it. url: of the server."""
+    """Agents of nodes. nodes: names those that are to have one now. folder: each has its own in it. url: of the server.
 
-    def __init__(self, nodes: Sequence[str], folder: Path, url: str) -> None:
-        self._nodes, self._folder, self._url = tuple(nodes), folder, url
+    token: by which they join.
+    """
+
+    def __init__(self, nodes: Callable[[], Sequence[str]], folder: Path, url: str) -> None:
+        self._nodes, self._folder, self._url = nodes, folder, url
+        self.token = ""
         self._children: dict[str, Child] = {}
         self._again: dict[str, tuple[float, float]] = {}
 
     async def run(self) -> None:
         """Keep one agent of each node alive, until cancelled."""
         while True:
-            for node in self._nodes:
+            for node in self._nodes():
                 self._see(node)
             await asyncio.sleep(WATCH_S)
 
     def end(self) -> None:
         """Ask all agents here to end, whoever started them; their ranks go on."""
-        for node in self._nodes:
+        for node in self._nodes():
             pid = lock_holder(self._folder / node / LOCK_NAME)
             if pid:
                 with contextlib.suppress(OSError):
@@ -66,4 +71,5 @@ class LocalAgents:
         self._folder.mkdir(exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True, mode=0o700)
         arguments = ["agent", "--join", self._url, "--node", node, "--state", str(folder)]
-        return Child(f"the agent of node {node}", MODULE, arguments, self._folder / f"{node}.log")
+        variables = {JOIN_VARIABLE: self.token}
+        return Child(f"the agent of node {node}", MODULE, arguments, self._folder / f"{node}.log", variables=variables)

@@ -26,7 +26,14 @@ def assemble(heart: Heart, folder: Path) -> Whole:
     """Put a server together around its heart."""
     service = Service(heart)
     store, loop = heart.store, heart.loop
-    intake = Intake(store, loop, folder, heart.planning.config_of)
+    intake = Intake(
+        store,
+        loop,
+        folder,
+        heart.planning.config_of,
+        chips=lambda: service.front.hosts.ground.chips,
+        to_plan=lambda: heart.offers.waiting,
+    )
     office = Office(
         service=service,
         intake=intake,

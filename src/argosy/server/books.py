@@ -6,10 +6,11 @@ Asks the store; it must not know state, nor who asks.
 import json
 from typing import Any
 
-from argosy.contracts.job import Job
+from argosy.contracts.errors import BadInputError
+from argosy.contracts.job import AnyJob, Job
 from argosy.contracts.policy import SECOND_US
 from argosy.contracts.run_file import decode_job
-from argosy.server.measures import Roll, read_roll
+from argosy.server.measures import TRILLION, Roll, read_roll
 from argosy.server.models import AttemptView, AuditRow, Figures, HoursReport, HoursRow, TokenView
 from argosy.server.store import Statement, Store
 
@@ -25,9 +26,13 @@ def source_of(store: Store, job_id: str) -> str:
 
 def steps_of(store: Store, job_id: str) -> int | None:
     """Say how many steps a training job has; None for other kinds."""
-    rows = store.read("SELECT document FROM job WHERE id = ?", (job_id,))
-    job = decode_job(rows[0][0]) if rows else None
+    job = _job_of(store, job_id)
     return job.train.steps if isinstance(job, Job) else None
+
+
+def _job_of(store: Store, job_id: str) -> AnyJob | None:
+    rows = store.read("SELECT document FROM job WHERE id = ?", (job_id,))
+    return decode_job(rows[0][0]) if rows else None
 
 
 def reasons_of(store: Store) -> dict[str, str]:
@@ -36,31 +41,34 @@ def reasons_of(store: Store) -> dict[str, str]:
     return dict(store.read(f"SELECT about, text FROM audit WHERE number IN ({newest}) AND text != ''"))
 
 
-def attempts_of(store: Store, job_id: str) -> list[AttemptView]:
-    """List a job's attempts, oldest first, predicted beside measured."""
+def attempts_of(store: Store, job_id: str, now_us: int) -> list[AttemptView]:
+    """List a job's attempts, oldest first, predicted beside measured. now_us: up to when one that runs costs."""
     rows = store.read(
-        "SELECT id, generation, nodes, chips, began_us, running_us, ended_us, wait_us, predicted, measured "
-        "FROM attempt WHERE job = ? ORDER BY began_us DESC, generation DESC LIMIT ?",
+        "SELECT id, generation, nodes, chips, began_us, running_us, ended_us, wait_us, foretold_us, price_per_hour, "
+        "predicted, measured FROM attempt WHERE job = ? ORDER BY began_us DESC, generation DESC LIMIT ?",
         (job_id, ATTEMPTS_SHOWN),
     )
-    return [_attempt(row) for row in reversed(rows)]
+    job = _job_of(store, job_id) if rows else None
+    return [_attempt(row, job, now_us) for row in reversed(rows)]
 
 
-def _attempt(row: tuple[Any, ...]) -> AttemptView:
-    name, generation, nodes, chips, began_us, running_us, ended_us, wait_us, predicted, measured = row
+def _attempt(row: tuple[Any, ...], job: AnyJob | None, now_us: int) -> AttemptView:
+    name, generation, nodes, chips, began_us, running_us, ended_us, wait_us, foretold_us, price, told, measured = row
     roll = read_roll(measured)
-    figures = roll.figures().model_copy(
+    predicted = Figures.model_validate_json(told) if told else Figures()
+    per_trillion = predicted.cost_per_trillion_tokens
+    if per_trillion is not None and isinstance(job, Job):
+        cost = per_trillion * roll.tokens_to_do(job.train) / TRILLION
+        predicted = predicted.model_copy(update={"cost": cost})
+    if foretold_us is not None:
+        predicted = predicted.model_copy(update={"wait_s": foretold_us / SECOND_US})
+    held_s = ((ended_us or max(now_us, began_us)) - began_us) / SECOND_US
+    figures = roll.figures(price, held_s).model_copy(
         update={
             "wait_s": wait_us / SECOND_US,
             "start_s": None if running_us is None else (running_us - began_us) / SECOND_US,
         }
     )
-    told = Figures.model_validate_json(predicted) if predicted else Figures()
-    rate, price = figures.tokens_per_second, told.cost_per_trillion_tokens
-    if rate and price is not None and told.tokens_per_second:
-        # What chips cost in an hour does not change: the slower it trains, the dearer it is.
-        per_trillion = price * told.tokens_per_second / rate
-        figures = figures.model_copy(update={"cost_per_trillion_tokens": per_trillion})
     return AttemptView(
         id=name,
         generation=generation,
@@ -69,7 +77,7 @@ def _attempt(row: tuple[Any, ...]) -> AttemptView:
         began_us=began_us,
         running_us=running_us,
         ended_us=ended_us,
-        predicted=told,
+        predicted=predicted,
         measured=figures,
     )
 
@@ -103,7 +111,12 @@ def measured_of(store: Store, attempt: str, generation: int) -> Roll:
 
 
 def hours(store: Store, from_us: int, to_us: int, now_us: int) -> HoursReport:
-    """Count chip-hours by queue and user between two times; attempts that go on count up to now."""
+    """Count chip-hours by queue and user between two times; attempts that go on count up to now.
+
+    Raises BadInputError for an end before the beginning.
+    """
+    if to_us < from_us:
+        raise BadInputError(f"from_us: {from_us} is after {to_us}, where the report ends")
     last_us = min(to_us, now_us)
     span = "MAX(0, MIN(COALESCE(ended_us, ?), ?) - MAX(began_us, ?))"
     rows = store.read(

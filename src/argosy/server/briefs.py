@@ -4,13 +4,12 @@ Must not know state, nor who asks.
 """
 
 import json
-from collections.abc import Mapping
 
 from argosy.contracts.codec import decode, encode
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.run_file import decode_job
 from argosy.plan.offering import Offering
-from argosy.server.launching import Brief
+from argosy.server.launching import Brief, Muster
 from argosy.server.models import Figures
 from argosy.server.store import Statement, Store
 
@@ -41,7 +40,8 @@ def put_offering(job_id: str, number: int, offering: Offering) -> list[Statement
     ]
 
 
-def put_orders(attempt: str, generation: int, ranks: Mapping[str, tuple[int, ...]], figures: Figures) -> Statement:
-    """Keep which ranks of a generation are where, and what was predicted of it."""
-    values = (json.dumps(ranks), figures.model_dump_json(exclude_defaults=True), attempt, generation)
-    return ("UPDATE attempt SET ranks = ?, predicted = ? WHERE id = ? AND generation = ?", values)
+def put_orders(found: Muster, figures: Figures) -> Statement:
+    """Keep which ranks of a generation are where, what its chips cost, and what was predicted of it."""
+    told = figures.model_dump_json(exclude_defaults=True)
+    sql = "UPDATE attempt SET ranks = ?, price_per_hour = ?, predicted = ? WHERE id = ? AND generation = ?"
+    return (sql, (json.dumps(found.ranks), found.price_per_hour, told, *found.wanted.key))

@@ -18,6 +18,7 @@ from argosy.server.launching import Muster, Wanted
 
 DOUBT_US = 3 * SECOND_US
 """How long a failure that may be a mere symptom waits for a better one."""
+SPARE = 64
 GRACE_S = 5.0
 GRACE_WAIT_US = 10 * SECOND_US
 """How long a stop waits for the grace of its job to be looked up; then GRACE_S has to do."""
@@ -62,6 +63,8 @@ class Comparer:
 
     def compare(self, state: State, node: str, *, fenced: bool, now_us: int) -> Found:
         """Compare one node. fenced: its kernel was started anew since it was last heard."""
+        if len(self._doubts) + len(self._asked_us) > 2 * len(state.attempts) + SPARE:
+            self._prune(state)
         found = Found()
         number = state.nodes.number.get(node)
         if number is None:
@@ -78,6 +81,11 @@ class Comparer:
         elif attempt := state.attempts.get(holder):
             self._follow(state, attempt, node, now_us, found)
         return found
+
+    def _prune(self, state: State) -> None:
+        """Drop what is remembered of attempts that are over."""
+        self._doubts = {key: at_us for key, at_us in self._doubts.items() if key[0] in state.attempts}
+        self._asked_us = {name: at_us for name, at_us in self._asked_us.items() if name in state.attempts}
 
     def _leave(self, state: State, number: int, held: Held | None, now_us: int, found: Found) -> None:
         """See an attempt off a node that it has to leave."""

@@ -5,12 +5,13 @@ Lives on the event loop's thread, except `held_of`, which the loop's thread read
 """
 
 import asyncio
-import contextlib
 import itertools
 import logging
+import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,15 +29,19 @@ from argosy.contracts.talk import (
     Talk,
 )
 from argosy.control.state import State
+from argosy.server.bells import Bell, Waits
 from argosy.server.compare import Comparer, Found
 from argosy.server.launching import Wanted
 from argosy.server.loop import Loop, wall_us
+from argosy.server.together import Together
 
 LOG = logging.getLogger("argosy.server")
 DOWN_AFTER_S = 15.0
 """A node whose agent was silent so long is down. More than the longest wait for an answer."""
 RESEND_S = 2.0
 LOOK_AGAIN_S = 0.5
+HURRY_S = 0.1
+"""How long an answer that need not wait for orders waits for the loop; then they come with a later one."""
 LOG_S = 20.0
 MAIL_MAX = 256
 REPORTS_MAX = 1000
@@ -48,7 +53,7 @@ BUSY = 20_000
 class Agent:
     """One node's agent. taken, safe: numbers of the newest report that was counted, and that is on disk.
 
-    unsettled: it has to be compared. sent: when an order was last sent, by id. talks: how many are under way.
+    unsettled: it has to be compared. sent: when an order was last sent, by id.
     """
 
     node: str
@@ -64,7 +69,7 @@ class Agent:
     unsettled: bool = True
     sent: dict[str, float] = field(default_factory=dict)
     mail: list[ReadLog] = field(default_factory=list)
-    bell: asyncio.Event = field(default_factory=asyncio.Event)
+    bell: Bell = field(default_factory=Bell)
 
 
 class Ledger(Protocol):
@@ -91,7 +96,9 @@ class Desk:
     ) -> None:
         self._loop, self._comparer, self._ledger = loop, comparer, ledger
         self._muster, self._note = muster, note
+        self._together, self._waits = Together(loop), Waits()
         self._agents: dict[str, Agent] = {}
+        self._unswept: list[Agent] = []
         self._logs: dict[str, asyncio.Future[LogPart]] = {}
         self._numbers = itertools.count(1)
         self._run = secrets.token_hex(4)
@@ -119,24 +126,36 @@ class Desk:
             agent = self._agents.get(node)
             if agent is not None:
                 agent.unsettled = True
-                agent.bell.set()
+                agent.bell.ring()
 
-    def touch_all(self) -> None:
-        """Compare every node again when it talks next; waking them all at once would be a stampede."""
-        for agent in self._agents.values():
-            agent.unsettled = True
+    def sweep(self, share: float) -> None:
+        """Compare a share of all nodes, others at each call, whether anything seems to have changed there or not."""
+        self._unswept = self._unswept or list(self._agents.values())
+        count = math.ceil(share * len(self._agents))
+        some, self._unswept = self._unswept[:count], self._unswept[count:]
+        events, now_us = asyncio.get_running_loop(), wall_us()
+
+        def question(state: State) -> list[str]:
+            found = ((one.node, self._comparer.compare(state, one.node, fenced=False, now_us=now_us)) for one in some)
+            return [node for node, each in found if not each.settled]
+
+        def swept(done: "Future[list[str]]") -> None:
+            if done.exception() is None:
+                events.call_soon_threadsafe(self.touch, done.result())
+
+        self._loop.ask(question).add_done_callback(swept)
 
     def close(self) -> None:
         """Answer everybody who waits, and let nobody wait any more."""
         self._closed = True
         for agent in self._agents.values():
-            agent.bell.set()
+            agent.bell.ring()
 
     async def talk(self, node: str, talk: Talk) -> Answer:
         """Take in what an agent says and answer it, at the latest after the wait it grants."""
         agent = self._agent(node)
         newest = self._take(agent, talk)
-        orders: list[AnyOrder] = []
+        orders: Sequence[AnyOrder] = ()
         if newest:
             wait_s = 0.0 if talk.reports else min(max(0.0, talk.wait_s), WAIT_S_MAX)
             orders = await self._orders(agent, talk.number, wait_s)
@@ -173,7 +192,7 @@ class Desk:
             limit_bytes=limit,
         )
         agent.mail.append(order)
-        agent.bell.set()
+        agent.bell.ring()
         try:
             return await asyncio.wait_for(future, LOG_S)
         except TimeoutError as error:
@@ -197,9 +216,10 @@ class Desk:
         return [agent.node for agent in late]
 
     def _agent(self, node: str) -> Agent:
-        if node not in self._agents:
-            self._agents[node] = Agent(node=node)
-        return self._agents[node]
+        agent = self._agents.get(node)
+        if agent is None:
+            agent = self._agents[node] = Agent(node=node)
+        return agent
 
     def _take(self, agent: Agent, talk: Talk) -> bool:
         """Note what an agent says; False for a talk that a newer one has overtaken."""
@@ -210,7 +230,7 @@ class Desk:
         if talk.number <= agent.number:
             return False
         agent.number, agent.heard_s, agent.heard_us = talk.number, time.monotonic(), wall_us()
-        agent.bell.set()
+        agent.bell.ring()
         if agent.boot_id and talk.boot_id != agent.boot_id:
             agent.fenced = agent.unsettled = True
         agent.boot_id = talk.boot_id
@@ -242,18 +262,19 @@ class Desk:
         deadline_s = time.monotonic() + wait_s
         while agent.number == number:
             # A bell of its own: one that was rung before the wait begins must still be heard.
-            bell = agent.bell = asyncio.Event()
-            orders = self._fresh(agent, await self._compare(agent)) if agent.unsettled else []
+            bell = agent.bell = Bell()
+            patience_s = max(deadline_s - time.monotonic(), HURRY_S)
+            orders = self._fresh(agent, await self._compare(agent, patience_s)) if agent.unsettled else []
             orders += agent.mail
             agent.mail = []
             left_s = deadline_s - time.monotonic()
             if orders or left_s <= 0 or self._closed:
                 return orders
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(bell.wait(), min(left_s, LOOK_AGAIN_S) if agent.unsettled else left_s)
+            await self._waits.wait(bell, min(left_s, LOOK_AGAIN_S) if agent.unsettled else left_s)
         return []
 
-    async def _compare(self, agent: Agent) -> list[AnyOrder]:
+    async def _compare(self, agent: Agent, patience_s: float) -> list[AnyOrder]:
+        """Compare a node, unless that takes too long: a disk that hangs must not let leases run out."""
         agent.unsettled = False
         fenced = agent.fenced
 
@@ -261,8 +282,9 @@ class Desk:
             return self._comparer.compare(state, agent.node, fenced=fenced, now_us=wall_us())
 
         try:
-            found: Found = await asyncio.wrap_future(self._loop.ask(question))
-        except InfrastructureError:
+            async with asyncio.timeout(patience_s):
+                found: Found = await self._together.ask(question)
+        except (InfrastructureError, TimeoutError):
             agent.unsettled = True
             return []
         for kind, fields in found.events:

@@ -10,7 +10,7 @@ from argosy.control.log import read_record
 from argosy.control.story import job_story
 from argosy.server.books import attempts_of, job_lines, reasons_of, source_of, steps_of
 from argosy.server.front import Front
-from argosy.server.loop import Loop
+from argosy.server.loop import Loop, wall_us
 from argosy.server.models import ChapterView, Explanation, JobDetail, JobView, NodeView, Progress
 from argosy.server.store import Store
 from argosy.server.telling import deeds
@@ -62,7 +62,7 @@ class Facts:
     async def detail(self, job: JobView) -> JobDetail:
         """Give a job with its document and attempts."""
         source, attempts = await asyncio.to_thread(
-            lambda: (source_of(self._store, job.id), attempts_of(self._store, job.id))
+            lambda: (source_of(self._store, job.id), attempts_of(self._store, job.id, wall_us()))
         )
         body = self.with_progress(job).model_dump()
         return JobDetail.model_validate(body | {"document": source, "attempts": [one.model_dump() for one in attempts]})

@@ -13,6 +13,7 @@ from argosy.server.models import EventView
 
 KEPT = 10_000
 AT_ONCE = 500
+LAST, DIGITS = 2**62, 20
 
 Older = Callable[[int], list[EventView]]
 """Gives events after a record's number from the store, oldest first; empty at the end."""
@@ -32,6 +33,11 @@ class Feed:
         self._events.extend(events)
         for bell in self._bells:
             bell.set()
+
+    def note(self, make: Callable[[str], EventView]) -> None:
+        """Add an event that is in no record, right behind the newest: it is kept only here. make: is given its id."""
+        seq, index = self._end()
+        self.publish((make(f"{seq}.{index + 1}"),))
 
     def close(self) -> None:
         """Let everybody who listens go."""
@@ -82,7 +88,7 @@ class Feed:
 
 
 def place_of(name: str) -> tuple[int, int]:
-    """Read an event's id, `SEQ.INDEX`; what is none counts as the beginning."""
+    """Read an event's id, `SEQ.INDEX`; what is none counts as the beginning, and what no event can have as the end."""
     seq, _, index = name.partition(".")
-    numbers = [int(part) if part.isdecimal() and len(part) < 19 else 0 for part in (seq, index)]
+    numbers = [min(int(part[:DIGITS]), LAST) if part.isdecimal() else 0 for part in (seq, index)]
     return numbers[0], numbers[1]

@@ -59,8 +59,12 @@ class Seat:
 def seat(ground: Ground, facts: HostFacts, wish: str, taken: Collection[str]) -> Seat:
     """Give a host its node. taken: nodes whose agents are others.
 
-    Raises BadInputError where the wished node is another's or is of other chips, or nothing says what the host has.
+    Raises BadInputError where the wished node is another's, was retired or is of other chips, or nothing says what the
+    host has.
     """
+    if wish in ground.gone:
+        text = f"node {wish} was retired for good; its host may come back as another node"
+        raise BadInputError(f"{text}: give its agent another --state folder, and no --node or another")
     if wish:
         known = ground.nodes.get(wish)
         if known is not None:

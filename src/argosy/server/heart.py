@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from argosy.contracts.command import Launch, RequestOptions, Stop
-from argosy.server.annals import annals
+from argosy.server.annals import Annals
 from argosy.server.ground import Ground
 from argosy.server.loop import Committed, Heard, Loop
 from argosy.server.offers import Offers
@@ -34,7 +34,7 @@ class Heart:
         self.now: Callable[[], Ground] = lambda: ground
         self.touch: Callable[[Iterable[str]], None] = lambda _nodes: None
         self.heard: Heard = lambda _committed: None
-        self.loop = Loop(self.store, annals=annals, heard=self._heard)
+        self.loop = Loop(self.store, annals=Annals(), heard=self._heard)
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="argosy-work")
         self.offers = Offers(self.store, self.loop, self.planning, lambda: self.now(), self._workers)
         self.orders = Orders(self.store, self.loop, lambda: self.now(), self._workers, lambda nodes: self.touch(nodes))
@@ -42,7 +42,6 @@ class Heart:
     def start(self) -> None:
         """Take the next term and go on where the last one ended. Raises InfrastructureError."""
         self.loop.start()
-        self.planning.warm()
 
     def close(self) -> None:
         """Handle what waits, and end."""

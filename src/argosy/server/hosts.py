@@ -37,11 +37,12 @@ class Hosts:
         self._lock = threading.Lock()
         rows = store.read("SELECT node, hash, facts FROM agent ORDER BY at_us, node")
         kept = {node: msgspec.json.decode(data, type=_Kept) for node, _, data in rows}
-        self._keys = {node: key for node, key, _ in rows}
+        # An agent whose node was retired is remembered, without a key, so that it is not taken for a new host.
+        self._keys = {node: key for node, key, _ in rows if key}
         self._nodes = {key: node for node, key in self._keys.items()}
         self._agents = {one.agent: node for node, one in kept.items()}
-        self._made = {node for node, one in kept.items() if one.made}
-        self.ground = joined(ground, [(node, one.facts) for node, one in kept.items() if one.made])
+        self._made = {node for node in self._keys if kept[node].made}
+        self.ground = joined(ground, [(node, one.facts) for node, one in kept.items() if node in self._made])
 
     def describe(self, *, retire_missing: bool) -> None:
         """Tell the core of nodes that are new; waits for the commit. retire_missing: strike out those not in the fleet.
@@ -51,14 +52,14 @@ class Hosts:
         missing, gone = self._loop.ask(lambda state: _others(state, self.ground.nodes)).result()
         if missing and not retire_missing:
             names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-            text = f"the fleet no longer has {len(missing)} nodes that this service knows: {names}"
+            count = f"{len(missing)} node{'' if len(missing) == 1 else 's'}"
+            text = f"the fleet no longer has {count} that this service knows: {names}"
             raise BadInputError(f"{text}; name the file they are in, or strike them out for good: --retire-missing")
         self.ground = without(self.ground, gone)
         nodes = tuple(self.ground.nodes.values())
         self._loop.send(FleetDescribed, pools=self.ground.pools(), nodes=nodes).result()
         if missing:
-            self._loop.send(NodesRetired, nodes=missing).result()
-            self.ground = without(self.ground, missing)
+            self._strike_out(missing, "--retire-missing")
 
     def node_of(self, key: str) -> str:
         """Find whose key it is; empty for nobody's."""
@@ -82,11 +83,15 @@ class Hosts:
     def retire(self, node: str, who: str) -> None:
         """Strike a node out: its key opens nothing any more, and what runs on it recovers elsewhere."""
         with self._lock:
-            self._loop.send(NodesRetired, along=lambda _s, _r: _forget(node, who), nodes=(node,)).result()
+            self._strike_out((node,), who)
+
+    def _strike_out(self, nodes: Collection[str], who: str) -> None:
+        rows = [row for node in nodes for row in _void(node, who)]
+        self._loop.send(NodesRetired, along=lambda _s, _r: rows, nodes=tuple(nodes)).result()
+        for node in nodes:
             self._nodes.pop(self._keys.pop(node, ""), None)
-            self._agents = {agent: name for agent, name in self._agents.items() if name != node}
-            self._made.discard(node)
-            self.ground = without(self.ground, {node})
+        self._made -= set(nodes)
+        self.ground = without(self.ground, nodes)
 
     def _seated(self, ask: JoinAsk, node: str, ground: Ground, new: bool) -> JoinAnswer:
         key = f"argosy-agent-{secrets.token_urlsafe(KEY_BYTES)}"
@@ -107,7 +112,7 @@ class Hosts:
         self._nodes[digest(key)] = node
         self._agents[ask.agent] = node
         self.ground = ground
-        return JoinAnswer(node=node, key=key)
+        return JoinAnswer(node=node, key=key, service=self._store.service)
 
 
 def _others(state: State, names: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -118,5 +123,5 @@ def _others(state: State, names: Collection[str]) -> tuple[tuple[str, ...], tupl
     return missing, gone
 
 
-def _forget(node: str, who: str) -> list[Statement]:
-    return [("DELETE FROM agent WHERE node = ?", (node,)), audited(wall_us(), who, "retired", node)]
+def _void(node: str, who: str) -> list[Statement]:
+    return [("UPDATE agent SET hash = '' WHERE node = ?", (node,)), audited(wall_us(), who, "retired", node)]

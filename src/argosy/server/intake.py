@@ -4,9 +4,12 @@ Checks what can be checked without the fleet. Must not know state, store or HTTP
 """
 
 import datetime
+import difflib
 import posixpath
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from argosy.contracts.codec import encode
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.job import AnyJob, Job, RunJob
 from argosy.contracts.policy import SECOND_US
@@ -16,6 +19,7 @@ from argosy.control.change import JobAdded, Record, Refused
 from argosy.server.models import Submission
 
 DAY_S = 86_400
+YEARS_S = 100 * 365 * DAY_S
 DATE_LENGTH = len("2026-12-24")
 
 
@@ -27,6 +31,11 @@ class Handed:
     claim: Claim
     submission: Submission
 
+    @property
+    def kept(self) -> bytes:
+        """The job as the store keeps it."""
+        return encode(self.job)
+
 
 def take(submission: Submission, owner: str, now_us: int) -> Handed:
     """Read a submission. Raises BadInputError with the place of every mistake."""
@@ -37,7 +46,11 @@ def take(submission: Submission, owner: str, now_us: int) -> Handed:
 
 
 def claim_of(job: AnyJob, owner: str, now_us: int) -> Claim:
-    """Say what a job asks of the fleet."""
+    """Say what a job asks of the fleet. Raises BadInputError for times beyond all reason."""
+    grace_s = job.run.stop_grace_s if isinstance(job, RunJob) else 0.0
+    for name, value_s, most_s in (("time_limit", job.time_limit_s, YEARS_S), ("stop_grace", grace_s, DAY_S)):
+        if value_s is not None and value_s > most_s:
+            raise BadInputError(f"{name}: got {value_s:g} s; at most {most_s:,} s are allowed")
     limit_us = None if job.time_limit_s is None else max(1, round(job.time_limit_s * SECOND_US))
     if isinstance(job, RunJob):
         return Claim(
@@ -63,6 +76,15 @@ def claim_of(job: AnyJob, owner: str, now_us: int) -> Claim:
         # Another size means another start: only a job that saves what it did may be given one.
         elastic=job.checkpoint is not None and chips.maximum is not None and chips.maximum > chips.minimum,
     )
+
+
+def check_chips(allow: Sequence[str], known: Collection[str]) -> None:
+    """Raise BadInputError for a chip that nobody knows: a job that may have no other would never run."""
+    for name in allow:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`argosy chips` lists them"
+            raise BadInputError(f"chips.allow: no chip {name} in the server's catalogue; {hint}")
 
 
 def refusal_of(record: Record) -> str:

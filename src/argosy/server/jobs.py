@@ -5,21 +5,22 @@ Joins the reading of a job, the loop and the store; must not know HTTP, nor what
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from argosy.contracts.codec import encode
-from argosy.contracts.errors import BadInputError
+from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.event import JobSubmitted
 from argosy.contracts.job import RunJob
-from argosy.server.intake import Handed, refusal_of, take
+from argosy.server.bundles import FOLDER_NAME, Bundles
+from argosy.server.intake import Handed, check_chips, refusal_of, take
 from argosy.server.loop import Loop, wall_us
 from argosy.server.models import Submission
 from argosy.server.store import Statement, Store
 
-BUNDLES_NAME = "bundles"
 KEY_LENGTH_MAX = 200
+TO_PLAN_MAX = 1_000
+"""So many jobs that wait for the planner keep others from being taken in."""
 INSERT = (
     "INSERT INTO job (id, seq, name, owner, at_us, document, source, model_config, bundle, key, digest) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -31,30 +32,38 @@ class KeyReusedError(BadInputError):
 
 
 class Intake:
-    """Takes jobs in. folder: where the service's files are; config_of: gives the checked text of a model's config."""
+    """Takes jobs in. folder: where the service's files are; config_of: gives the checked text of a model's config.
 
-    def __init__(self, store: Store, loop: Loop, folder: Path, config_of: Callable[[str, str], str]) -> None:
-        self._store, self._loop = store, loop
-        self._bundles = folder / BUNDLES_NAME
+    chips: names all that are known. to_plan: how many jobs wait for the planner. bundles: uploaded code.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        loop: Loop,
+        folder: Path,
+        config_of: Callable[[str, str], str],
+        *,
+        chips: Callable[[], Collection[str]],
+        to_plan: Callable[[], int],
+    ) -> None:
+        self._store, self._loop, self._chips, self._to_plan = store, loop, chips, to_plan
+        self.bundles = Bundles(folder / FOLDER_NAME, store, loop)
         self._config_of = config_of
         self._keys: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-
-    @property
-    def bundles(self) -> Path:
-        """Where uploaded code lies, by its SHA-256."""
-        return self._bundles
 
     def read(self, submission: Submission, owner: str) -> tuple[Handed, str]:
         """Read and check a job; gives it with its model's config. Raises BadInputError."""
         handed = take(submission, owner, wall_us())
         job = handed.job
+        check_chips(job.chips.allow, self._chips())
         if not isinstance(job, RunJob):
             return handed, self._config_of(job.model, submission.model_config_text)
         if job.run.upload is not None and not submission.bundle:
             raise BadInputError("run.upload: its files come first: PUT /v1/bundles, then name the id as `bundle`")
         if submission.bundle and job.run.upload is None:
             raise BadInputError("bundle: got one for a job that uploads nothing; write `upload: FOLDER` in the job")
-        if submission.bundle and not (self._bundles / submission.bundle).is_file():
+        if submission.bundle and not self.bundles.name(submission.bundle):
             raise BadInputError(f"bundle: no {submission.bundle} was handed in; PUT /v1/bundles gives the id")
         return handed, ""
 
@@ -81,9 +90,11 @@ class Intake:
 
     async def _submit(self, submission: Submission, owner: str, key: str | None) -> str:
         handed, config = await asyncio.to_thread(self.read, submission, owner)
+        if not isinstance(handed.job, RunJob) and (count := self._to_plan()) >= TO_PLAN_MAX:
+            raise InfrastructureError(f"{count:,} jobs wait for the planner, the most that may; try again later")
 
         def kept(seq: int, now_us: int) -> Statement:
-            values = (f"job-{seq}", seq, handed.claim.name, owner, now_us, encode(handed.job))
+            values = (f"job-{seq}", seq, handed.claim.name, owner, now_us, handed.kept)
             rest = (submission.document, config, submission.bundle, key, _digest(submission))
             return INSERT, (*values, *rest)
 

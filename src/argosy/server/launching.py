@@ -51,7 +51,7 @@ class Brief:
 class Muster:
     """Everything that the nodes of one generation are told. order: nodes by their rank; ranks: of each node.
 
-    launch: of a training job, with its bound plan.
+    launch: of a training job, with its bound plan. price_per_hour: of all its chips; None where one's is not known.
     """
 
     wanted: Wanted
@@ -60,6 +60,7 @@ class Muster:
     chips: dict[str, int]
     brief: Brief
     launch: Launch | None
+    price_per_hour: float | None
 
     @property
     def hang(self) -> HangSpec:
@@ -108,6 +109,7 @@ def muster(wanted: Wanted, brief: Brief, ground: Ground) -> Muster:
     """Work out who runs what. Raises BadInputError for nodes or options that are not what the job was offered."""
     nodes = [_known(ground, name) for name in wanted.nodes]
     chips = {node.name: node.chips for node in nodes}
+    price_per_hour = price_of(ground, nodes)
     if isinstance(brief.job, RunJob):
         ranks = _run_ranks(brief.job, nodes)
         return Muster(
@@ -117,11 +119,27 @@ def muster(wanted: Wanted, brief: Brief, ground: Ground) -> Muster:
             chips=chips,
             brief=brief,
             launch=None,
+            price_per_hour=price_per_hour,
         )
     launch = _launch(wanted, brief, ground, nodes)
     ranks = ranks_of(launch)
     order = tuple(sorted(ranks, key=lambda name: ranks[name][0]))
-    return Muster(wanted=wanted, order=order, ranks=ranks, chips=chips, brief=brief, launch=launch)
+    return Muster(
+        wanted=wanted,
+        order=order,
+        ranks=ranks,
+        chips=chips,
+        brief=brief,
+        launch=launch,
+        price_per_hour=price_per_hour,
+    )
+
+
+def price_of(ground: Ground, nodes: Sequence[Node]) -> float | None:
+    """Add up what the chips of some nodes cost an hour; None where one's price is not known."""
+    prices = {each.name: each.chip.price_per_hour for each in ground.classes}
+    rates = [node.chips * price for node in nodes if (price := prices.get(node.chip_class)) is not None]
+    return sum(rates) if len(rates) == len(nodes) else None
 
 
 def grace_s_of(job: AnyJob) -> float:

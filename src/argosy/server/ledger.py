@@ -4,7 +4,9 @@ Lives on the event loop's thread. Must not know how reports travel.
 """
 
 import asyncio
+from collections.abc import Callable
 
+from argosy.contracts.messages import Note
 from argosy.contracts.talk import RankSaid
 from argosy.server.books import measured_of, put_measured
 from argosy.server.loop import Loop, wall_us
@@ -12,15 +14,17 @@ from argosy.server.measures import Roll, write_roll
 from argosy.server.store import Store
 
 ROLLS_MAX = 10_000
+NOTES_MAX = 100
+"""How many notes of one generation people are told."""
 GATHER_S = 0.2
 """How long reports are gathered before they are written."""
 
 
 class Rolls:
-    """The roll-ups of all generations that were heard of lately."""
+    """The roll-ups of all generations that were heard of lately. note: is told what ranks note: kind, job, text."""
 
-    def __init__(self, store: Store, loop: Loop) -> None:
-        self._store, self._loop = store, loop
+    def __init__(self, store: Store, loop: Loop, note: Callable[[str, str, str], None]) -> None:
+        self._store, self._loop, self._note = store, loop, note
         self._rolls: dict[tuple[str, int], Roll] = {}
         self._dirty: set[tuple[str, int]] = set()
         self._flushing: asyncio.Task[None] | None = None
@@ -39,6 +43,8 @@ class Rolls:
         if roll.take(node, said, wall_us()):
             self._dirty.add(key)
             self._counted += 1
+            if isinstance(said.message, Note) and roll.notes <= NOTES_MAX:
+                self._note("job.note", said.attempt.rpartition(".")[0], _words(node, said.message, roll.notes))
 
     def roll(self, attempt: str, generation: int) -> Roll | None:
         """Give the roll-up of a generation that was heard of lately."""
@@ -64,3 +70,8 @@ class Rolls:
             self._dirty |= dirty
             raise
         self._written = counted
+
+
+def _words(node: str, note: Note, number: int) -> str:
+    last = "; no more notes of this generation are told" if number == NOTES_MAX else ""
+    return f"rank {note.rank} on {node}: {note.text}{last}"

@@ -13,6 +13,9 @@ from argosy.contracts.talk import LogPart
 from argosy.server.models import LogLine
 
 PART_BYTES = 1 << 18
+ALL_BYTES = 16 << 20
+LEAST_BYTES = 1 << 12
+"""The most that is read of one log at a time, of all logs together, and of each of very many all the same."""
 TAIL_BYTES_A_LINE = 200
 LINE_CHARACTERS_MAX = 65_536
 POLL_S = 0.5
@@ -42,10 +45,11 @@ ReadPart = Callable[[Place, int, int], Awaitable[LogPart]]
 async def last_lines(places: Sequence[Place], tail: int, read: ReadPart) -> list[LogLine]:
     """Give the last lines of every rank, merged by time; those of the one that failed first come before all."""
     gate = asyncio.Semaphore(AT_ONCE)
+    most = min(PART_BYTES, max(LEAST_BYTES, ALL_BYTES // max(1, len(places))), tail * TAIL_BYTES_A_LINE)
 
     async def one(place: Place) -> list[LogLine]:
         async with gate:
-            lines = await _read(place, -min(PART_BYTES, tail * TAIL_BYTES_A_LINE), read)
+            lines = await _read(place, -most, most, read)
             return lines[-tail:]
 
     found = await asyncio.gather(*(one(place) for place in places))
@@ -58,6 +62,7 @@ async def new_lines(
     places: Sequence[Place], over: Callable[[], Awaitable[bool]], read: ReadPart
 ) -> AsyncIterator[list[LogLine]]:
     """Give lines as they come, until all ranks have ended or nothing runs any more. over: says so."""
+    most = min(PART_BYTES, max(LEAST_BYTES, ALL_BYTES // max(1, len(places))))
     while True:
         done = await over()
         alive = [place for place in places if not place.ended]
@@ -65,7 +70,7 @@ async def new_lines(
 
         async def one(place: Place, gate: asyncio.Semaphore = gate) -> list[LogLine]:
             async with gate:
-                return await _read(place, place.offset, read)
+                return await _read(place, place.offset, most, read)
 
         found = await asyncio.gather(*(one(place) for place in alive))
         lines = sorted((line for each in found for line in each), key=lambda line: line.at_us or 0)
@@ -76,10 +81,10 @@ async def new_lines(
             await asyncio.sleep(POLL_S)
 
 
-async def _read(place: Place, offset: int, read: ReadPart) -> list[LogLine]:
+async def _read(place: Place, offset: int, limit: int, read: ReadPart) -> list[LogLine]:
     """Read on in one rank's log; what can't be read is a line that says why."""
     try:
-        part = await read(place, offset, PART_BYTES)
+        part = await read(place, offset, limit)
     except InfrastructureError as error:
         place.ended = True
         return [LogLine(rank=place.rank, node=place.node, offset=place.offset, text=f"[{error}]")]

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from argosy.contracts.messages import Finished, Saved, StepDone
+from argosy.contracts.job import TrainSpec
+from argosy.contracts.messages import Finished, Note, Saved, StepDone
 from argosy.contracts.talk import RankSaid
 from argosy.server.models import Figures
 
+HOUR_S = 3_600.0
+TRILLION = 1e12
 WARM_UP = 1
 """Steps of a generation that don't count in its times: the first loads kernels and caches."""
 
@@ -32,6 +35,7 @@ class Roll:
     tokens: int = 0
     memory_gb: float | None = None
     saved: str = ""
+    notes: int = 0
     at_us: int = 0
 
     def take(self, node: str, said: RankSaid, at_us: int) -> bool:
@@ -47,6 +51,8 @@ class Roll:
                 self.saved = path
             case Finished(memory_gb=memory_gb):
                 self.memory_gb = max(self.memory_gb or 0.0, memory_gb)
+            case Note():
+                self.notes += 1
         return True
 
     def _step(self, done: StepDone) -> None:
@@ -72,13 +78,28 @@ class Roll:
         spent_s = self.virtual_s if self.emulated else self.wall_s
         return self.tokens / spent_s if spent_s > 0 else None
 
-    def figures(self) -> Figures:
-        """Give what was measured so far."""
-        step_s = self.step_s
+    def tokens_to_do(self, train: TrainSpec) -> int:
+        """Count the tokens from this generation's first step to the job's last."""
+        done = 0 if self.first_step is None else self.first_step - 1
+        return max(0, train.steps - done) * train.global_batch_size * train.sequence_length
+
+    def figures(self, price_per_hour: float | None = None, held_s: float = 0.0) -> Figures:
+        """Give what was measured so far. price_per_hour: of all chips, which were held for held_s.
+
+        Emulated chips cost their own time, that of the steps, not the time in which they were played.
+        """
+        step_s, rate = self.step_s, self.tokens_per_second
+        cost = per_trillion = None
+        if price_per_hour is not None:
+            spent_s = (step_s or 0.0) * self.steps if self.emulated else held_s
+            cost = price_per_hour * spent_s / HOUR_S
+            per_trillion = price_per_hour / HOUR_S / rate * TRILLION if rate else None
         return Figures(
             step_ms=None if step_s is None else step_s * 1000,
-            tokens_per_second=self.tokens_per_second,
+            tokens_per_second=rate,
             memory_gb=self.memory_gb,
+            cost=cost,
+            cost_per_trillion_tokens=per_trillion,
             steps=self.steps or None,
             loss=self.loss,
             emulated=self.emulated,

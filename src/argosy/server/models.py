@@ -6,7 +6,7 @@ data; it must not know how anything is found.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 TEXT_MAX = 1 << 20
 NAME_MAX = 253
@@ -56,8 +56,9 @@ class Submission(Model):
 class Figures(Model):
     """What was predicted or measured of an attempt; None where it is not known.
 
-    wait_s: from being queued to getting nodes. start_s: from getting nodes to all ranks at work. cost: in the units of
-    the fleet's prices. emulated: times are of emulated chips.
+    wait_s: from being queued to getting nodes; foretold where it starts at once, or the time limits of others tell.
+    start_s: from getting nodes to all ranks at work. cost: in the units of the fleet's prices: predicted for all steps
+    that were left to do, measured for the chips held so far. emulated: times and costs are of emulated chips.
     """
 
     wait_s: float | None = None
@@ -234,11 +235,26 @@ class NodeView(Model):
 
 
 class IntentWish(Model):
-    """What a person wants of a node. deadline_s: from now, when a draining node's jobs are evicted; None waits."""
+    """What a person wants of a node.
+
+    deadline_s: from now, when a draining node's jobs are evicted; None waits. deadline_us: the same by the service's
+    clock, so that it stays however often it is sent; not both.
+    """
 
     intent: Literal["open", "cordoned", "draining"]
     reason: Annotated[str, Field(max_length=1000)] = ""
     deadline_s: Annotated[float | None, Field(ge=0, le=1e9, allow_inf_nan=False)] = None
+    deadline_us: Annotated[int | None, Field(ge=0, le=10**17)] = None
+
+    @model_validator(mode="after")
+    def _one_deadline(self) -> "IntentWish":
+        if self.deadline_s is not None and self.deadline_us is not None:
+            raise ValueError("deadline_us stands beside deadline_s; write one of them")
+        return self
+
+    def by_us(self, now_us: int) -> int | None:
+        """Say when a draining node has to be empty; None where it may take as long as its jobs do."""
+        return self.deadline_us if self.deadline_s is None else now_us + round(self.deadline_s * 1_000_000)
 
 
 class QueueView(Model):
@@ -271,6 +287,12 @@ class EventView(Model):
     kind: str
     about: str
     text: str
+
+
+class OwnEvent(EventView):
+    """An event whose text is for the owner of a job, and administrators, alone: it may have words of the job's code."""
+
+    owner: str = Field(exclude=True)
 
 
 class HoursRow(Model):

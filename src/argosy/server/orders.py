@@ -89,7 +89,7 @@ class Orders:
                 return
             found = muster(wanted, brief, self._ground())
             self.musters[wanted.key] = found
-            self._loop.write(put_orders(*wanted.key, found.ranks, _predicted(found)))
+            self._loop.write(put_orders(found, _predicted(found)))
         except Exception as error:
             LOG.exception("the orders of %s:%s can't be worked out", *wanted.key)
             self._failed_s[wanted.key] = time.monotonic()

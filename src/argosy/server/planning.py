@@ -8,6 +8,7 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -23,6 +24,9 @@ from argosy.server.ground import Ground
 
 LOG = logging.getLogger("argosy.server")
 PLAN_S_MAX = 120.0
+"""How long a dry run waits for the planner."""
+PLAN_S_LIMIT = 600.0
+"""How long one plan may take before its process is ended, as if it had died."""
 TRIES = 3
 """How often a plan is begun whose process died."""
 
@@ -45,6 +49,8 @@ Told = Callable[[Offering | BaseException], None]
 """Is called once: with an offering, with why nothing in this fleet can run the job (one of NEVER), or with what went
 wrong, which says nothing of the job."""
 NEVER = (NeverFitsError, BadInputError)
+Died = Callable[[], None]
+"""Is called each time that the process died over a plan, which is begun again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +76,7 @@ class Planning:
         if self._ready is not None:
             self._submit(self._ready)
 
-    def offer(self, ask: Ask, told: Told) -> None:
+    def offer(self, ask: Ask, told: Told, died: Died = lambda: None) -> None:
         """Find options; `told` is called from another thread, or at once for what needs no planning."""
         if isinstance(ask.job, RunJob):
             try:
@@ -80,7 +86,7 @@ class Planning:
                 return
             told(offering)
         else:
-            self._try(ask, told, TRIES)
+            self._try(ask, told, died, TRIES)
 
     def close(self) -> None:
         """End the process; what it plans is lost and asked for again."""
@@ -89,36 +95,40 @@ class Planning:
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _try(self, ask: Ask, told: Told, tries: int) -> None:
+    def _try(self, ask: Ask, told: Told, died: Died, tries: int) -> None:
+        pool, planned = self._submit(_bounded, self._offerer, ask)
+
         def done(future: "Future[Offering]") -> None:
             if future.cancelled():
                 return
             error = future.exception()
             if isinstance(error, BrokenProcessPool) and tries > 1:
-                self._renew()
-                self._try(ask, told, tries - 1)
+                self._drop(pool)
+                died()
+                self._try(ask, told, died, tries - 1)
             else:
                 told(future.result() if error is None else error)
 
-        self._submit(self._offerer, ask).add_done_callback(done)
+        planned.add_done_callback(done)
 
-    def _submit(self, work: Callable[..., Any], *arguments: Ask) -> "Future[Any]":
+    def _submit(self, work: Callable[..., Any], *arguments: Any) -> "tuple[ProcessPoolExecutor, Future[Any]]":
         with self._lock:
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")
                 self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=_end_with_parent)
             try:
-                return self._pool.submit(work, *arguments)
+                return self._pool, self._pool.submit(work, *arguments)
             except BrokenProcessPool as error:
                 failed: Future[Any] = Future()
                 failed.set_exception(error)
-                return failed
+                return self._pool, failed
 
-    def _renew(self) -> None:
+    def _drop(self, pool: ProcessPoolExecutor) -> None:
+        """Use a process no more that died; whoever found that out before has another one already."""
         with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
+            if self._pool is pool:
+                self._pool = None
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 async def options_of(planning: Planning, ask: Ask) -> tuple[tuple[Option, ...], str]:
@@ -167,7 +177,9 @@ def run_offering(job_id: str, job: RunJob, ground: Ground) -> Offering:
         if each.nodes >= nodes
     )
     if not options:
-        wanted = f"{nodes} nodes of one class" + (f" with {' or '.join(allow)}" if allow else "")
+        wanted = f"{nodes} node{'' if nodes == 1 else 's'} of one class" + (
+            f" with {' or '.join(allow)}" if allow else ""
+        )
         there = ", ".join(f"{each.nodes} of {each.name}" for each in classes) or "none of these chips"
         raise NeverFitsError(f"needs {wanted}; the fleet has {there}")
     return Offering(options=options)
@@ -179,6 +191,15 @@ def words_of(error: BaseException) -> str:
         return str(error)
     LOG.error("the planner failed", exc_info=error)
     return f"the planner failed: {type(error).__name__}: {error}; this is a bug in Argosy"
+
+
+def _bounded(offerer: Offerer, ask: Ask) -> Offering:
+    """Plan, in the planner's process, which the kernel ends when it takes too long: others wait for it."""
+    signal.setitimer(signal.ITIMER_REAL, PLAN_S_LIMIT)
+    try:
+        return offerer(ask)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def _end_with_parent() -> None:

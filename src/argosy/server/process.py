@@ -6,52 +6,36 @@ Must not know fleets' files or what plans: it is given both.
 import asyncio
 import contextlib
 import os
+import resource
 import signal
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import uvicorn
 import uvloop
 
-from argosy.contracts.policy import Policy
 from argosy.engine.localagents import LocalAgents
 from argosy.server import place
 from argosy.server.assembly import Whole, assemble
-from argosy.server.ground import Ground
 from argosy.server.heart import Heart
-from argosy.server.planning import Skills
+from argosy.server.planning import Planning
+from argosy.server.process_options import Options
+from argosy.server.tidy import keep_tidy
 from argosy.server.welcome import first_tokens
 
-JOIN_VARIABLE = "ARGOSY_JOIN_TOKEN"
 LEAVE_S = 2
 KEEP_ALIVE_S = 75
 POLL_S = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a server runs. folder: of its files. port: 0 for any. policy: None keeps the one it has.
-    retire_missing: strike nodes out that the fleet no longer has.
-
-    agents: nodes that get an agent on this host. owner: of the first token. ready: is told the URL.
-    """
-
-    folder: Path
-    host: str
-    port: int
-    ground: Ground
-    skills: Skills
-    policy: Policy | None
-    retire_missing: bool
-    agents: tuple[str, ...]
-    owner: str
-    ready: Callable[[str], None]
+FILES = 65_536
+TURN_S = 0.001
+"""How long one thread may keep others from Python; the default of 5 ms adds up for those who wait for an answer."""
 
 
 def serve(options: Options) -> None:
     """Run until SIGTERM or SIGINT. Raises ArgosyError for what is in the way of a beginning."""
     place.make_folder(options.folder)
+    sys.setswitchinterval(TURN_S)
+    _open_many()
     with place.take_lock(options.folder):
         # A card that is left here is that of a server that was killed.
         (options.folder / place.CARD_NAME).unlink(missing_ok=True)
@@ -77,19 +61,30 @@ class _Server(uvicorn.Server):
         release()
 
 
+def _open_many() -> None:
+    """Let this process have as many connections as it may, one an agent, within reason."""
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if most == resource.RLIM_INFINITY else min(FILES, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), most))
+
+
 async def _serve(options: Options) -> None:
     with place.listen(options.host, options.port) as listener:
         url = place.url_of(listener)
         heart = Heart(options.folder, options.ground, options.skills)
         whole = assemble(heart, options.folder)
-        agents = LocalAgents(options.agents, options.folder / "agents", url)
+        fleet = whole.service.front.hosts
+        agents = LocalAgents(
+            lambda: [node for node in options.agents if node in fleet.ground.nodes], options.folder / "agents", url
+        )
+        tidier = asyncio.create_task(keep_tidy())
         try:
             await whole.service.start(options.policy, retire_missing=options.retire_missing)
-            os.environ[JOIN_VARIABLE] = await first_tokens(heart, options.folder, options.owner)
+            agents.token = await first_tokens(heart, options.folder, options.owner)
             server = _Server(_config(whole))
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, server.end, whole.service.release)
-            helper = asyncio.create_task(_after_start(server, options, url, agents))
+            helper = asyncio.create_task(_after_start(server, options, url, agents, heart.planning))
 
             def ended(done: asyncio.Task[None]) -> None:
                 if not done.cancelled():
@@ -103,15 +98,19 @@ async def _serve(options: Options) -> None:
                 helper.result()
             helper.cancel()
         finally:
+            tidier.cancel()
             await whole.service.close()
 
 
-async def _after_start(server: uvicorn.Server, options: Options, url: str, agents: LocalAgents) -> None:
-    """Say that the server is ready once it answers, then look after the agents here."""
+async def _after_start(
+    server: uvicorn.Server, options: Options, url: str, agents: LocalAgents, planning: Planning
+) -> None:
+    """Say that the server is ready once it answers, then have the planner loaded and look after the agents here."""
     while not server.started:
         await asyncio.sleep(POLL_S)
     place.write_card(options.folder, place.Card(url=url, pid=os.getpid()))
     options.ready(url)
+    planning.warm()
     await agents.run()
 
 

@@ -13,7 +13,7 @@ from argosy.control.state import State
 from argosy.server.books import attempts_of, ranks_of
 from argosy.server.front import Front
 from argosy.server.logs import Place
-from argosy.server.loop import Loop
+from argosy.server.loop import Loop, wall_us
 from argosy.server.store import Store
 
 FAILED_RANK = re.compile(r"(\S+):\d+ \S+ rank (\d+) code")
@@ -30,7 +30,7 @@ class RankLogs:
 
         Raises BadInputError where there is no such attempt or rank; gives nothing for a job that never ran.
         """
-        attempts = await asyncio.to_thread(attempts_of, self._store, job)
+        attempts = await asyncio.to_thread(attempts_of, self._store, job, wall_us())
         named = [one for one in attempts if attempt in ("", one.id, f"{one.id}:{one.generation}")]
         if not named:
             if attempt:

@@ -16,16 +16,16 @@ from argosy.contracts.policy import Policy
 from argosy.server.feed import Feed
 from argosy.server.front import Front
 from argosy.server.heart import Heart
-from argosy.server.loop import Committed
+from argosy.server.loop import Committed, wall_us
 from argosy.server.rules import refusal_in
-from argosy.server.telling import kept_events, told
+from argosy.server.telling import kept_events, noted, told
 
 LOG = logging.getLogger("argosy.server")
 WATCH_S = 1.0
+SWEEP_S = 30.0
+"""In which all nodes are compared, whether anything seems to have changed or not."""
 HELD_UP_S = 3.0
 """A watch that is late by more means that the process stood still (stopped, suspended, starved), and heard nobody."""
-SWEEP_S = 30.0
-"""How often all nodes are compared, whether anything seems to have changed or not."""
 
 
 class Service:
@@ -39,7 +39,7 @@ class Service:
         self._events: asyncio.AbstractEventLoop | None = None
         self._watcher: asyncio.Task[None] | None = None
         heart.now = lambda: self.front.hosts.ground
-        heart.touch, heart.heard = self._touch, self._heard
+        heart.touch, heart.heard, heart.offers.note = self._touch, self._heard, self._noted
 
     async def start(self, policy: Policy | None, *, retire_missing: bool = False) -> None:
         """Begin: take over what the last server left, describe the fleet, set the policy where one is given.
@@ -52,11 +52,7 @@ class Service:
         if policy is not None:
             refusal_in(await asyncio.wrap_future(self.loop.send(PolicyChanged, policy=policy)))
         await asyncio.to_thread(self.heart.offers.begin)
-        names, observed, lease_s = await asyncio.wrap_future(
-            self.loop.ask(lambda state: (tuple(state.nodes.name), tuple(state.nodes.observed), state.policy.lease_s))
-        )
-        self.front.desk.expect([name for name, seen in zip(names, observed, strict=True) if seen == "up"])
-        self.front.desk.lease_s = lease_s
+        await self.front.begin()
         self._watcher = asyncio.create_task(self._watch())
 
     def release(self) -> None:
@@ -88,15 +84,23 @@ class Service:
             self._events.call_soon_threadsafe(self.front.desk.touch, tuple(nodes))
 
     def _noted(self, kind: str, about: str, text: str) -> None:
-        LOG.info("%s %s: %s", kind, about, text)
+        """Tell people what is in no record; from any thread. Words of jobs are not logged here."""
+        if not kind.startswith("job."):
+            LOG.info("%s %s: %s", kind, about, text)
+        asked = self.loop.ask(lambda state: noted(state, kind, about, text, wall_us()))
+        asked.add_done_callback(self._publish)
+
+    def _publish(self, found: "Future[Any]") -> None:
+        if self._events is not None and found.exception() is None:
+            self._events.call_soon_threadsafe(self.feed.note, found.result())
 
     def _again(self, node: str, done: "Future[Any]") -> None:
         if self._events is not None and done.exception() is not None:
             self._events.call_soon_threadsafe(self.front.desk.expect, (node,))
 
     async def _watch(self) -> None:
-        """See nodes go down, and compare all of them now and then."""
-        swept_s, looked_s = 0.0, time.monotonic()
+        """See nodes go down, and compare some of all."""
+        looked_s = time.monotonic()
         while True:
             await asyncio.sleep(WATCH_S)
             held_up_s = time.monotonic() - looked_s - WATCH_S
@@ -105,10 +109,9 @@ class Service:
                 LOG.warning("the server was held up for %.1f s; nodes' silence is counted without it", held_up_s)
                 self.front.desk.excuse(held_up_s)
             for node in self.front.desk.silent():
+                if node not in self.front.hosts.ground.nodes and not self.front.desk.held_of(node):
+                    continue  # retired, and nothing runs there that would have to be followed
                 sent = self.loop.send(NodeSeen, node=node, observed="down")
                 # What could not be written is seen again after another silence.
                 sent.add_done_callback(partial(self._again, node))
-            swept_s += WATCH_S
-            if swept_s >= SWEEP_S:
-                swept_s = 0.0
-                self.front.desk.touch_all()
+            self.front.desk.sweep(WATCH_S / SWEEP_S)

@@ -6,6 +6,7 @@ their own. It knows tables and bytes; it must not know what a record says.
 
 import contextlib
 import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +15,11 @@ from typing import Any
 
 from argosy.contracts.errors import BadInputError, InfrastructureError
 
-VERSION = 1
+VERSION = 2
 LOG_KEPT = 50_000
 """How many records stay behind the snapshot that covers them, for stories and for readers who were away."""
 BUSY_S = 10.0
+SERVICE_BYTES = 8
 
 Statement = tuple[str, tuple[Any, ...]]
 """One write: SQL with its values."""
@@ -37,8 +39,10 @@ CREATE TABLE IF NOT EXISTS offering (
 CREATE TABLE IF NOT EXISTS attempt (
     id TEXT NOT NULL, generation INTEGER NOT NULL, job TEXT NOT NULL, queue TEXT NOT NULL, owner TEXT NOT NULL,
     nodes TEXT NOT NULL, chips INTEGER NOT NULL, began_us INTEGER NOT NULL, running_us INTEGER, ended_us INTEGER,
-    wait_us INTEGER NOT NULL, ranks TEXT, predicted TEXT, measured TEXT, PRIMARY KEY (id, generation)) WITHOUT ROWID;
+    wait_us INTEGER NOT NULL, foretold_us INTEGER, price_per_hour REAL, ranks TEXT, predicted TEXT, measured TEXT,
+    PRIMARY KEY (id, generation)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS attempt_job ON attempt (job);
+CREATE TABLE IF NOT EXISTS forecast (job TEXT PRIMARY KEY, wait_us INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS agent (
     node TEXT PRIMARY KEY, hash TEXT NOT NULL, facts BLOB NOT NULL, at_us INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS token (
@@ -64,7 +68,8 @@ class Store:
             self._writer.executescript(SCHEMA)
         found = self.about("version")
         if not found:
-            self.commit((), [put_about("version", str(VERSION))])
+            begun = [("version", str(VERSION)), ("service", secrets.token_hex(SERVICE_BYTES))]
+            self.commit((), [put_about(name, value) for name, value in begun])
         elif found != str(VERSION):
             raise BadInputError(f"{path} is of version {found}; this Argosy reads version {VERSION}")
 
@@ -117,6 +122,11 @@ class Store:
             if connection is None:
                 connection = self._readers.connection = self._open()
             return list(connection.execute(sql, values).fetchall())
+
+    @property
+    def service(self) -> str:
+        """Id of this service: another store is another service, which knows nothing of what this one began."""
+        return self.about("service")
 
     def close(self) -> None:
         """Close the writer; readers end with their threads."""

@@ -3,14 +3,15 @@
 Reads records; must not know who listens. An event's id is `SEQ.INDEX`, so a reader can go on after the last it saw.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from argosy.contracts.command import Tell
 from argosy.contracts.event import AttemptEnded
 from argosy.control import change as ch
 from argosy.control.change import Record
 from argosy.control.log import read_record
-from argosy.server.models import EventView
+from argosy.control.state import State
+from argosy.server.models import EventView, OwnEvent
 from argosy.server.store import Store
 
 SHOWN_MAX = 4
@@ -28,6 +29,15 @@ def told(record: Record, names: Sequence[str]) -> Iterator[EventView]:
     rows = [(kind, about, _without(words, text) if _is_of_job(kind) else text) for kind, about, text in rows]
     for index, (kind, about, text) in enumerate(rows):
         yield EventView(id=f"{seq}.{index}", at_us=event.now_us, kind=kind, about=about, text=text)
+
+
+def noted(state: State, kind: str, about: str, text: str, now_us: int) -> Callable[[str], EventView]:
+    """Tell what is in no record; gives what makes the event once it has an id. A job's notes may have its own words."""
+    job = state.jobs.get(about)
+    if job is None:
+        return lambda name: EventView(id=name, at_us=now_us, kind=kind, about=about, text=text)
+    owner = job.claim.owner
+    return lambda name: OwnEvent(id=name, at_us=now_us, kind=kind, about=about, text=text, owner=owner)
 
 
 def _is_of_job(kind: str) -> bool:
@@ -52,7 +62,7 @@ def _of_change(change: ch.AnyChange, names: Sequence[str]) -> Iterator[tuple[str
         case ch.JobAdded(job=job, claim=claim):
             yield "job.submitted", job, f"{claim.name} to {claim.queue}" + _by(claim.owner)
         case ch.JobOptions(job=job, rungs=rungs):
-            yield "job.options", job, f"{len(rungs)} ways to run it"
+            yield "job.options", job, f"{len(rungs)} way{'' if len(rungs) == 1 else 's'} to run it"
         case ch.JobMoved(job=job, to=to, reason=reason, text=text):
             yield f"job.{to}", job, ", ".join(filter(None, (reason, text)))
         case ch.AttemptBegan(attempt=attempt, nodes=nodes):

@@ -17,9 +17,17 @@ from argosy.server.intake import refusal_of
 from argosy.server.models import DryRun
 
 
-def snapshot_of(state: State) -> bytes:
-    """Give the bytes that a copy of a state is made from."""
-    return snapshot(state)
+class Copies:
+    """Gives the bytes that copies of a state are made from, made once for each number of the log."""
+
+    def __init__(self) -> None:
+        self._seq, self._data = -1, b""
+
+    def of(self, state: State) -> bytes:
+        """Give the bytes of a state as it is."""
+        if self._seq != state.seq:
+            self._seq, self._data = state.seq, snapshot(state)
+        return self._data
 
 
 def try_out(data: bytes, submitted: JobSubmitted, now_us: int) -> DryRun:

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
+from argosy.contracts.option import Option, Size
 from argosy.contracts.policy import NORMALISED
 from argosy.control import explain
 from argosy.control.nodes import FOREVER
 from argosy.control.quota import QueueRow
 from argosy.control.state import AttemptState, JobState, State
-from argosy.server.models import BlockerView, Explanation, JobView, NeedView, NodeView, QueueView
+from argosy.server.models import BlockerView, Explanation, JobView, NeedView, NodeView, OfferView, QueueView
 
 NODES_SHOWN = 1_000
 """How many names of nodes a job shows; one that holds more says how many chips."""
@@ -188,6 +189,22 @@ def queue_views(state: State) -> list[QueueView]:
 
 def _over(row: QueueRow, kind: int) -> bool:
     return row.held[kind] > row.own[kind]
+
+
+def offer_view(option: Option, size: Size, chips: dict[str, int]) -> OfferView:
+    """Show one size of an option. chips: of a node, by class."""
+    nodes: dict[str, int] = {}
+    for part in size.parts:
+        nodes[part.chip_class] = nodes.get(part.chip_class, 0) + part.nodes
+    return OfferView(
+        option=option.name,
+        nodes=nodes,
+        chips=sum(count * chips.get(name, 0) for name, count in nodes.items()),
+        tokens_per_second=size.tokens_per_second or None,
+        efficiency=size.efficiency,
+        cost_per_trillion_tokens=size.cost_per_trillion_tokens,
+        emulated=size.emulated,
+    )
 
 
 def counts(state: State) -> tuple[dict[str, int], dict[str, int], int, int]:

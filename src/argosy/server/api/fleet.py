@@ -10,7 +10,7 @@ from argosy.server import views
 from argosy.server.api.finding import node_number
 from argosy.server.api.office import Admin, Here, Who, noting
 from argosy.server.api.problems import RESPONSES
-from argosy.server.loop import SECOND_US, wall_us
+from argosy.server.loop import wall_us
 from argosy.server.models import IntentWish, NodeView, PolicyText, QueueView
 from argosy.server.rules import read_rules, refusal_in
 
@@ -41,15 +41,13 @@ async def show_node(here: Here, _who: Who, name: str) -> NodeView:
 async def set_intent(here: Here, who: Admin, name: str, wish: IntentWish) -> NodeView:
     """Open a node, cordon it (what runs goes on, nothing new starts) or drain it (by a deadline, if one is given)."""
     await here.ask(lambda state: node_number(state, name))
-    now_us = wall_us()
-    deadline_us = None if wish.deadline_s is None else now_us + round(wish.deadline_s * SECOND_US)
     await asyncio.wrap_future(
         here.service.loop.send(
             IntentChanged,
             along=noting(who, wish.intent, name, wish.reason),
             nodes=(name,),
             intent=wish.intent,
-            deadline_us=deadline_us,
+            deadline_us=wish.by_us(wall_us()),
             by=who.name,
         )
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 
@@ -18,6 +18,7 @@ from argosy.server.tokens import Holder
 ROUTER = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=RESPONSES)
 LIMIT_MAX = 1_000
 Word = Annotated[str, Query(max_length=253)]
+Stage = Literal["waiting", "reserved", "preparing", "running", "recovering", "stopping", "ended"]
 
 
 @ROUTER.post("", status_code=HTTPStatus.CREATED, operation_id="submit")
@@ -46,7 +47,7 @@ async def list_jobs(
     who: Who,
     queue: Word = "",
     owner: Word = "",
-    state: Annotated[list[str] | None, Query(max_length=16)] = None,
+    state: Annotated[list[Stage] | None, Query(max_length=16)] = None,
     before: Annotated[int, Query(ge=0, lt=2**62)] = 0,
     limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 100,
 ) -> JobList:
@@ -78,6 +79,9 @@ async def explain_job(here: Here, who: Who, name: str) -> Explanation:
 
     asked, owner = await here.ask(question)
     found = await here.facts.explained(asked)
+    trouble = here.service.heart.offers.trouble(found.job)
+    if trouble and found.state == "waiting":
+        found = found.model_copy(update={"text": f"{found.text}; {trouble}"})
     if may_read(who, owner):
         return found
     story = [chapter.model_copy(update={"did": [_bare(deed) for deed in chapter.did]}) for chapter in found.story]

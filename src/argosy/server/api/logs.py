@@ -2,17 +2,14 @@
 
 import asyncio
 import hashlib
-import os
-import tempfile
 from collections.abc import AsyncIterator
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from argosy.contracts.errors import BadInputError, InfrastructureError
+from argosy.contracts.errors import BadInputError
 from argosy.contracts.talk import BUNDLE_BYTES_MAX
 from argosy.server.api.finding import own_job
 from argosy.server.api.office import Here, Who
@@ -62,42 +59,29 @@ def _written(lines: list[LogLine]) -> bytes:
 @ROUTER.put("/bundles", status_code=HTTPStatus.CREATED, operation_id="put_bundle")
 async def put_bundle(here: Here, _who: Who, request: Request) -> BundleView:
     """Hand in code, as a tar.gz; gives its id, the SHA-256."""
-    folder = here.intake.bundles
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(prefix=".part-", dir=folder)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                name, size = await _receive(request, file)
-                file.flush()
-                await asyncio.to_thread(os.fsync, file.fileno())
-            await asyncio.to_thread(_put, Path(partial), folder / name)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InfrastructureError(f"{folder}: code can't be kept: {error.strerror or error}") from error
+    bundles = here.intake.bundles
+    await asyncio.to_thread(bundles.sweep)
+    with bundles.incoming() as file:
+        name, size = await _receive(request, file)
+        await asyncio.to_thread(bundles.keep, file, name)
     return BundleView(id=name, size_bytes=size)
-
-
-def _put(partial: Path, path: Path) -> None:
-    """Rename a file whose content is on disk, and have its new name there too."""
-    partial.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 async def _receive(request: Request, file: BinaryIO) -> tuple[str, int]:
     """Write a body as it comes; gives its SHA-256 and size."""
+    told = request.headers.get("content-length", "0")
+    if told.isdecimal() and int(told) > BUNDLE_BYTES_MAX:
+        raise _too_large()
     seen, size = hashlib.sha256(), 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > BUNDLE_BYTES_MAX:
-            text = f"the archive has more than {BUNDLE_BYTES_MAX:,} bytes"
-            raise BadInputError(f"{text}; put large files where nodes see them")
+            raise _too_large()
         seen.update(chunk)
         file.write(chunk)
     return seen.hexdigest(), size
+
+
+def _too_large() -> BadInputError:
+    text = f"the archive has more than {BUNDLE_BYTES_MAX:,} bytes, the most that is taken"
+    return BadInputError(f"{text}; put large files where nodes see them")

@@ -1,24 +1,20 @@
-"""Routes of tokens, of who did what, of chip-hours, of the service itself, and of events as they come."""
+"""Routes of tokens, of who did what, of chip-hours, and of the service itself."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Query
 
 from argosy import __version__
 from argosy.server import books, tokens, views
 from argosy.server.api.office import Admin, Here, Who
 from argosy.server.api.problems import RESPONSES, NotFoundError
 from argosy.server.loop import wall_us
-from argosy.server.models import AuditRow, EventView, HoursReport, Status, TokenView, TokenWish
+from argosy.server.models import AuditRow, HoursReport, Status, TokenView, TokenWish
 
 ROUTER = APIRouter(prefix="/v1", responses=RESPONSES)
-PATIENCE_S = 10.0
-"""How often a reader of events that has nothing to read is told that the connection lives."""
 TIME_US_MAX = 10**17
 
 
@@ -41,25 +37,6 @@ async def status(here: Here, _who: Who) -> Status:
         chips_held=held,
         waiting=here.service.loop.waiting,
     )
-
-
-@ROUTER.get("/events", tags=["service"], operation_id="events", response_class=StreamingResponse)
-async def events(
-    here: Here,
-    request: Request,
-    _who: Who,
-    last_event_id: Annotated[str, Header(max_length=64)] = "",
-    after: Annotated[str, Query(max_length=64, description="As Last-Event-ID; 0 for all that is kept.")] = "",
-) -> StreamingResponse:
-    """Stream what happens as server-sent events; each carries an id, from which a reader goes on."""
-
-    async def body() -> AsyncIterator[str]:
-        async for event in here.service.feed.follow(last_event_id or after, PATIENCE_S):
-            if await request.is_disconnected():
-                return
-            yield _sent(event)
-
-    return StreamingResponse(body(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 @ROUTER.get("/report", tags=["service"], operation_id="report")
@@ -110,10 +87,3 @@ async def audit(
 ) -> list[AuditRow]:
     """List who did what, newest first."""
     return await asyncio.to_thread(books.audit_rows, here.service.store, before, limit)
-
-
-def _sent(event: EventView | None) -> str:
-    """Write an event as one of a stream."""
-    if event is None:
-        return ": still here\n\n"
-    return f"id: {event.id}\nevent: {event.kind}\ndata: {event.model_dump_json()}\n\n"

@@ -68,10 +68,13 @@ async def _ours(_request: Request, error: Exception) -> JSONResponse:
     return answer(status, str(error), places_in(str(error)))
 
 
-async def _fields(_request: Request, error: Exception) -> JSONResponse:
+async def _fields(request: Request, error: Exception) -> JSONResponse:
     found = error.errors() if isinstance(error, RequestValidationError) else []
     problems = [FieldProblem(place=".".join(map(str, one["loc"])), text=str(one["msg"])) for one in found]
     text = "; ".join(f"{one.place}: {one.text}" for one in problems) or "the request can't be read"
+    kind = request.headers.get("content-type", "")
+    if "json" not in kind and any(one.place == "body" for one in problems):
+        text = f"{text}; content-type is {kind or 'missing'}, write application/json"
     return answer(HTTPStatus.UNPROCESSABLE_ENTITY, text, problems)
 
 

@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 
 from argosy import __version__
-from argosy.server.api import fleet, jobs, logs, people, problems
+from argosy.server.api import events, fleet, jobs, logs, people, problems
 from argosy.server.api.office import Office
 
 DESCRIPTION = "Hand jobs in, watch them, see why. Times are microseconds since 1970; errors are problem+json."
@@ -20,7 +20,7 @@ def make_api(office: Office | None) -> FastAPI:
         openapi_url="/v1/openapi.json",
     )
     problems.install(api)
-    for router in (jobs.ROUTER, logs.ROUTER, fleet.ROUTER, people.ROUTER):
+    for router in (jobs.ROUTER, logs.ROUTER, fleet.ROUTER, people.ROUTER, events.ROUTER):
         api.include_router(router)
     api.state.office = office
     return api
