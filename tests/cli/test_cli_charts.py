@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy.cli.charts import POINTS_MAX, Series, axis, line_chart, round_step, row_chart, thinned
+from argosy.cli.charts import (
+    CHARACTER_PX,
+    POINTS_MAX,
+    ROW_LABEL_PX,
+    Series,
+    axis,
+    fitting,
+    line_chart,
+    round_step,
+    row_chart,
+    thinned,
+)
 from argosy.plan.timing.trace import Row, Span
 
 VALUES = st.floats(-1e12, 1e12, allow_nan=False) | st.sampled_from([math.nan, math.inf])
@@ -77,6 +88,17 @@ class TestRows:
         rectangle = next(node for node in tree.iter() if node.tag.endswith("rect") and len(node))
         assert float(rectangle.get("width", "0")) == pytest.approx((1260 - 12 - 310) / 2, abs=1)
         assert rectangle[0].text == "forward <0>: 0.0 to 50.0 ms"
+
+    def test_long_labels_end_before_the_spans(self) -> None:
+        """A label that would run into its spans is cut at a comma; a pointer shows the whole."""
+        label = "16.0 berlin/h100-sxm x4, layers " + ", ".join(str(8 * index) for index in range(30))
+        picture = row_chart([Row(group="g", label=label, spans=())], 100)
+        text = next(node for node in ET.fromstring(picture).iter() if node.get("class") == "row")
+        assert text.text is not None
+        assert text.text.endswith(", ...")
+        assert len(text.text) * CHARACTER_PX <= ROW_LABEL_PX
+        assert text[0].text == label
+        assert fitting(label[:30]) == label[:30]
 
     def test_colours_are_explained(self) -> None:
         """A key for each kind of work stands below the rows."""

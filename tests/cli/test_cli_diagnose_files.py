@@ -1,11 +1,13 @@
 """The files that `argosy diagnose` is pointed at."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
 import os
 import tarfile
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from argosy.cli import diagnose_files
 from argosy.cli.diagnose_files import BLOCK_BYTES, NOTES_MAX, Reading, find_files, read_logs
 from argosy.contracts.errors import BadInputError
 
@@ -28,6 +31,12 @@ def tarred(text: bytes) -> bytes:
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
     return buffer.getvalue()
+
+
+def _written(path: Path, data: bytes) -> None:
+    """Write to a pipe until nobody reads it."""
+    with contextlib.suppress(BrokenPipeError):
+        path.write_bytes(data)
 
 
 def zipped(text: bytes) -> bytes:
@@ -152,6 +161,28 @@ class TestFindFiles:
         (tmp_path / "a\nb.log").write_bytes(TEXT)
         logs, _ = read(tmp_path / "a\nb.log")
         assert [name.removeprefix(str(tmp_path)) for name in logs] == ["/a\\nb.log"]
+
+    def test_a_pipe_without_a_writer_is_not_waited_for_without_end(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is noted, and the rest is read."""
+        monkeypatch.setattr(diagnose_files, "PIPE_WAIT_S", 0.001)
+        os.mkfifo(tmp_path / "pipe")
+        reading = Reading()
+        assert list(read_logs([tmp_path / "pipe"], reading)) == []
+        assert "nobody wrote" in reading.notes[0]
+
+    def test_a_pipe_without_an_end_is_left_at_some_point(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What came before is read, and it is noted."""
+        monkeypatch.setattr(diagnose_files, "STREAM_BYTES_MAX", 1 << 17)
+        os.mkfifo(tmp_path / "pipe")
+        writer = threading.Thread(target=_written, args=(tmp_path / "pipe", b"x\n" * (1 << 17)))
+        writer.start()
+        reading = Reading()
+        size = sum(len(block) for log in read_logs([tmp_path / "pipe"], reading) for block in log.blocks)
+        writer.join()
+        assert 1 << 17 <= size <= 1 << 18
+        assert "no end" in reading.notes[0]
 
     def test_pipes_and_sockets_in_folders_are_left_alone(self, tmp_path: Path) -> None:
         """What would never end is not opened; links to nowhere and loops do no harm."""

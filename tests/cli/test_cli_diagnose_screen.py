@@ -1,10 +1,18 @@
 """What `argosy diagnose` prints."""
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
-from argosy.cli.diagnose_screen import clipped, clock_lines, evidence_times, print_incident, sufferers_text
+from argosy.cli.diagnose_screen import (
+    clipped,
+    clock_lines,
+    evidence_times,
+    print_incident,
+    print_incidents,
+    sufferers_text,
+)
 from argosy.contracts.incident import Culprit, Evidence, Incident
 from argosy.health.clocks import Offset
 
@@ -65,9 +73,18 @@ class TestTimes:
     def test_the_date_shows_where_days_differ(self) -> None:
         """One day needs no date; whole seconds no fraction; no time is blank."""
         evidence = [Evidence(source="", text="", at_us=us) for us in (AT_US, None, AT_US + 86_400_000_000)]
-        assert evidence_times(evidence) == ["2026-11-30 14:02:11.208", "", "2026-12-01 14:02:11.208"]
-        assert evidence_times([Evidence(source="", text="", at_us=AT_US // 10**6 * 10**6)]) == ["14:02:11"]
-        assert evidence_times([Evidence(source="", text="", at_us=10**30)]) == [""]
+        assert evidence_times(evidence) == [" 2026-11-30 14:02:11.208", " ", " 2026-12-01 14:02:11.208"]
+        assert evidence_times([Evidence(source="", text="", at_us=AT_US // 10**6 * 10**6)]) == [" 14:02:11"]
+        assert evidence_times([Evidence(source="", text="", at_us=10**30)]) == [" "]
+
+    def test_a_borrowed_time_looks_borrowed(self) -> None:
+        """A line without a time shows its neighbour's with a mark, and the mark is explained once."""
+        evidence = Evidence(source="rank 5", text="CUDA error", at_us=AT_US, borrowed=True)
+        assert evidence_times([evidence]) == ["~14:02:11.208"]
+        out = io.StringIO()
+        screen = Console(file=out, width=120, highlight=False)
+        print_incidents(screen, [replace(INCIDENT, evidence=(evidence,)), replace(INCIDENT, evidence=(evidence,))])
+        assert out.getvalue().count("nearest line above") == 1
 
 
 class TestClocks:
@@ -92,7 +109,7 @@ class TestClocks:
             Offset(clock=str(n), reference="a", offset_us=10**7, spread_us=0, shared=9, corrected=True)
             for n in range(99)
         ]
-        assert clock_lines(offsets)[-1] == "clock    and 93 more clocks; --json lists them"
+        assert clock_lines(offsets)[-1] == "clock    and 93 clocks more; --json lists all"
 
 
 class TestSufferers:

@@ -325,7 +325,7 @@ class TestTogether:
             text = PYSPY.format(inner=inner).encode()
             dumps.append(read_dump(f"rank_{n}.pyspy", text, text))
         (found,) = findings_of_dumps(dumps)
-        assert (found.culprit.name, found.confidence, found.sufferers) == ("rank 3", "medium", ("ranks 0-2",))
+        assert (found.culprit.name, found.confidence, found.sufferers) == ("rank 3", "medium", (0, 1, 2))
 
     def test_damage_is_a_clear_error(self):
         """A dump that breaks off is an error with its name."""

@@ -24,7 +24,7 @@ def finding(**changes) -> Finding:
         "remedy": "fix_user_code",
         "advice": "Take its stack.",
         "evidence": (Evidence(source="rank2.pkl", text="never entered all-reduce 6"),),
-        "sufferers": ("ranks 0-1",),
+        "sufferers": (0, 1),
         "ranks": (2,),
     }
     return Finding(**{**values, **changes})

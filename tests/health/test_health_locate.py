@@ -61,7 +61,7 @@ class TestOneGroup:
         """The one rank that is not in the collective holds up the three that are."""
         (found,) = locate(hung())
         assert (found.fault_class, found.culprit.name, found.confidence) == ("process.hang", "rank 2", "high")
-        assert found.sufferers == ("ranks 0-1, 3",)
+        assert found.sufferers == (0, 1, 3)
 
     def test_the_evidence_says_where_and_what(self):
         """The finding tells the group, the collective, its number, and what the culprit did last."""
@@ -139,7 +139,7 @@ class TestAcrossGroups:
             rank(3, group(4, "tp-b", (2, 3), inside=False), group(4, "dp-b", (1, 3), inside=False)),
         ]
         (found,) = locate(traces)
-        assert (found.culprit.name, found.sufferers) == ("rank 3", ("ranks 0-1",))
+        assert (found.culprit.name, found.sufferers) == ("rank 3", (0, 1))
 
     def test_two_faults_are_two_findings(self):
         """Two ranks that hold up a group each are both named."""

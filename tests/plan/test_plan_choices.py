@@ -27,7 +27,7 @@ def plan(build: Any, classes: list[Any]) -> Plan:
 @pytest.fixture(scope="module")
 def told(build: Any, classes: list[Any], plan: Plan) -> Explanation:
     """Explain that plan."""
-    return explanation(build.job(global_batch_size=24), build.shape(), classes, [build.link(gbps=1000)], plan)
+    return explanation(build.job(global_batch_size=24), build.shape(), classes, [build.link(gbps=1000)], [plan])
 
 
 class TestTraits:
@@ -70,11 +70,27 @@ class TestChoices:
         changes = [choice.change or 0.0 for choice in told.choices]
         assert changes == sorted(changes, reverse=True)
 
+    def test_listed_plans_are_candidates(self, build: Any, classes: list[Any]) -> None:
+        """Nothing that is told as the best otherwise is worse than a plan of the list that is otherwise too."""
+        job, links = build.job(global_batch_size=24), [build.link(gbps=1000)]
+        plans = plan_job(job, build.shape(), classes, links)
+        told = {one.name: one for one in explanation(job, build.shape(), classes, links, plans).choices}
+        here = traits(plans[0])
+        for other in plans[1:]:
+            assert plans[0].prediction is not None
+            assert other.prediction is not None
+            change = other.prediction.step_ms / plans[0].prediction.step_ms - 1
+            used = {stage.chip_class for replica in other.replicas for stage in replica.stages}
+            rows = [f"chips of {one.name}" for one in classes if one.name not in used]
+            rows += [name for name, value in traits(other).items() if value != here.get(name, value)]
+            assert rows
+            assert all((told[name].change or 0.0) <= change + 1e-9 for name in rows if name in told)
+
     def test_a_class_left_out(self, build: Any, classes: list[Any], plan: Plan) -> None:
         """A class that the plan does not use has its line too: what it would be with it."""
         job, links = build.job(global_batch_size=24), [build.link(gbps=1000)]
         alone = plan_job(job, build.shape(), classes[:1], links)[0]
-        told = {one.name: one for one in explanation(job, build.shape(), classes, links, alone).choices}
+        told = {one.name: one for one in explanation(job, build.shape(), classes, links, [alone]).choices}
         assert (told["chips of south/slow"].here, told["chips of south/slow"].instead) == ("left out", "with them")
         assert (told["chips of south/slow"].change or 0.0) < 0
 
@@ -94,14 +110,14 @@ class TestExplanation:
         tight = build.chip_class(memory_gb=0.005, tflops=0.02)
         job = build.job(global_batch_size=16, sequence_length=256)
         plan = plan_job(job, build.shape(), [tight], [])[0]
-        told = explanation(job, build.shape(), [tight], [], plan)
+        told = explanation(job, build.shape(), [tight], [], [plan])
         assert dict(told.binding)["memory"] > 0.05
 
     def test_left_out(self, build: Any, classes: list[Any], plan: Plan) -> None:
         """Chips without a figure for the precision are named with what would do."""
         blind = build.chip_class("south/blind")
         blind = replace(blind, chip=replace(blind.chip, tflops={}))
-        told = explanation(build.job(global_batch_size=24), build.shape(), [*classes, blind], [], plan)
+        told = explanation(build.job(global_batch_size=24), build.shape(), [*classes, blind], [], [plan])
         assert any("blind has no fp32 peak" in reason for reason in told.left_out)
 
     def test_survives_json(self, told: Explanation) -> None:

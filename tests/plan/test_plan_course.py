@@ -9,7 +9,7 @@ import pytest
 from argosy.contracts.job import Job, Objective
 from argosy.contracts.plan import Plan
 from argosy.plan.planner import plan_job
-from argosy.plan.telling.course import Course, course, course_line, duration_text, money_text
+from argosy.plan.telling.course import Course, course, course_line, duration_text, late_lines, money_text
 
 NOW = datetime.datetime(2026, 12, 1, 8, tzinfo=datetime.UTC)
 
@@ -20,7 +20,7 @@ def plan(build: Any) -> Plan:
     chips = build.chip_class(tflops=0.002, emulated=False)
     made = plan_job(build.job(), build.shape(), [chips], ())[0]
     assert made.prediction is not None
-    return replace(made, prediction=replace(made.prediction, step_ms=1e5, cost_per_trillion_tokens=1e9))
+    return replace(made, prediction=replace(made.prediction, step_ms=1e5, cost_per_trillion_tokens=1e9, gap=None))
 
 
 def told(plan: Plan, job: Job, seconds_left: float | None = None) -> Course:
@@ -34,19 +34,31 @@ class TestCourse:
         line = course_line(told(plan, build.job()))
         assert line == "10,000 steps: 11.6 days (ends about 2026-12-12), $5,120"
 
-    @pytest.mark.parametrize(("left", "late"), [(2e6, ""), (5e5, "; too late")])
-    def test_deadline(self, plan: Plan, build: Any, left: float, late: str) -> None:
-        """A deadline is named, and that it is missed."""
+    @pytest.mark.parametrize(("left", "late"), [(2e6, False), (5e5, True)])
+    def test_deadline(self, plan: Plan, build: Any, left: float, late: bool) -> None:
+        """A deadline is named, and in a line of its own that it is missed."""
         job = replace(build.job(), objective=Objective(goal="deadline", deadline="2026-12-24"))
         found = told(plan, job, left)
         assert found.in_time is (not late)
-        assert f"(ends about 2026-12-12; deadline 2026-12-24{late})" in course_line(found)
+        assert "(ends about 2026-12-12; deadline 2026-12-24)" in course_line(found)
+        lines = late_lines(found, plan)
+        assert len(lines) == late
+        assert all(line.startswith("too late: the deadline 2026-12-24 leaves 5.8 days") for line in lines)
 
     def test_time_limit(self, plan: Plan, build: Any) -> None:
-        """A time limit is named when it is exceeded, and only then."""
+        """A time limit that is missed has a line: by how much, and what would be in time; one that is kept has none."""
         short, long = (told(plan, replace(build.job(), time_limit_s=limit)) for limit in (144_000.0, 2e6))
-        assert "longer than time_limit, 1.7 days" in course_line(short)
-        assert "time_limit" not in course_line(long)
+        (line,) = late_lines(short, plan)
+        assert line.startswith("too late: time_limit leaves 1.7 days and all steps take 11.6 days, 9.9 days too long;")
+        assert line.endswith("In time would be steps of 14.40 s, 1,440 steps, or time_limit: 278h.")
+        assert late_lines(long, plan) == []
+
+    def test_beyond_the_bound(self, plan: Plan, build: Any) -> None:
+        """Where no plan on these chips could be in time, that is told as proven."""
+        assert plan.prediction is not None
+        near = replace(plan, prediction=replace(plan.prediction, gap=0.25))
+        (line,) = late_lines(told(near, replace(build.job(), time_limit_s=144_000.0)), near)
+        assert "steps of 14.40 s (none here takes less than 80.00 s, proven)" in line
 
     def test_emulated(self, plan: Plan, build: Any) -> None:
         """A time of emulated chips is marked and has no price."""

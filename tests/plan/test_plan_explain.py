@@ -35,10 +35,14 @@ FIGURE = r"\d[\d.,]*(?= ?(?:%|ms\b|s\b|[kMG]\b|tokens/s| \+ south/))"
 
 
 def whole_text(offered: Any) -> str:
-    """Write all that is said of plans, the threshold of what is told left out."""
+    """Write all that is said of plans, the threshold of what is told and the reserve of memory left out."""
     rows = [" ".join(asdict(row).values()) for row in option_rows(offered, "fastest")]
     rates = [row.tokens_per_second + " tokens/s" for row in option_rows(offered, "fastest")]
-    return "\n".join([*rows, *rates, *summary_lines(offered, "fastest")]).replace("above 0.1 %", "")
+    return (
+        "\n".join([*rows, *rates, *summary_lines(offered, "fastest")])
+        .replace("above 0.1 %", "")
+        .replace("with 4 %", "")
+    )
 
 
 class TestRows:
@@ -64,6 +68,12 @@ class TestRows:
         assert len(marked) > 15
         assert unmarked == []
         assert "~" not in real
+
+    def test_the_reserve_of_memory(self, build: Any) -> None:
+        """What is kept for gaps is told with every plan, and for the runtime where chips are real."""
+        played, real = (whole_text(plans(build, emulated)) for emulated in (True, False))
+        assert "allocator's gaps in reserve." in played
+        assert "allocator's gaps and 1 GB for the runtime in reserve." in real
 
     def test_long_link(self, build: Any) -> None:
         """What crosses a long link is said with its bytes; a plan within one site sends nothing."""

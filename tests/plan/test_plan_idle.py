@@ -47,6 +47,18 @@ class TestWhy:
         found = idle_classes(replace(build.job(), **changes), classes, plans, lambda _one: True)
         assert found[0].why.startswith(why)
 
+    def test_a_cap_that_leaves_room_for_some(self, build: Any) -> None:
+        """A cap that feeds only some of the idle chips is told before what keeps those out."""
+        plans, (fast, slow) = offered(build)
+        assert plans[0].prediction is not None
+        plan = replace(plans[0], prediction=replace(plans[0].prediction, power_kw=1.0))
+        fed = replace(slow, chip=replace(slow.chip, tdp_w=100.0))
+        job = replace(build.job(), objective=Objective(power_kw=1.35))
+        (found,) = idle_classes(job, (fast, fed), (plan, *plans[1:]), lambda _one: True)
+        assert found.why.startswith("objective.power is 1.35 kW, which leaves room for 2 of them; option 2, which has")
+        (none,) = idle_classes(replace(job, objective=Objective(power_kw=1.1)), (fast, fed), (plan,), lambda _one: True)
+        assert none.why == "objective.power is 1.1 kW"
+
     def test_a_cap_far_away_is_no_reason(self, build: Any) -> None:
         """A cap that leaves room for another node is not why chips are idle; for the cheapest plan price is."""
         plans, (fast, _) = offered(build)

@@ -147,7 +147,7 @@ class TestFleet:
             job = build.job(model, sequence_length=sequence, global_batch_size=batch, precision="bf16")
             shape = build.shape(model)
             plan = plan_job(job, shape, classes, ())[0]
-            told = explanation(job, shape, classes, (), plan)
+            told = explanation(job, shape, classes, (), [plan])
             changes = [choice.change for choice in told.choices if choice.change is not None]
             assert changes
             assert min(changes) > 1 / MISSED - 1

@@ -16,6 +16,7 @@ from argosy.plan.costs.memory import (
     Holding,
     ends_gb,
     messages_gb,
+    reserve_gb,
     unit_gb,
     workspace_gb,
 )
@@ -108,6 +109,13 @@ class TestSplits:
         setting, holding = build.setting(), Holding(way=Way(), held=1)
         assert messages_gb(setting, False, False, holding) == pytest.approx(2 * 64 * 64 * 4 * GAPS / 1e9)
         assert messages_gb(setting, True, True, holding) == 0
+
+
+class TestReserve:
+    def test_what_is_kept_for_gaps_and_runtime(self) -> None:
+        """A place's figure has 4 % of what is asked for in it for gaps, and on a real chip 1 GB for the runtime."""
+        assert reserve_gb(1.04 * 50 + 1, emulated=False) == pytest.approx(0.04 * 50 + 1)
+        assert reserve_gb(1.04 * 50, emulated=True) == pytest.approx(0.04 * 50)
 
 
 class TestPlaces:

@@ -1,6 +1,7 @@
 """Mixes of pipelines: rules that every answer keeps, and laws between answers."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ from argosy.plan.mix.anneal import HEAD, REPLICAS, SIZE, STAGES, anneal, deal, s
 from argosy.plan.mix.anneal import step_s as step_s_of
 from argosy.plan.mix.arrays import arrays_of
 from argosy.plan.mix.bound import bound_s
-from argosy.plan.mix.mix import plan_alike, plan_mix
+from argosy.plan.mix.mix import improved, plan_alike, plan_mix, rows_of
 from argosy.plan.mix.price import Pricer
 from argosy.plan.mix.store import column_of
 from argosy.plan.mix.sync import sync_s
-from argosy.plan.mix.tables import Carrier, MixProblem, MixTable, Pipeline
+from argosy.plan.mix.tables import Carrier, MixProblem, MixTable, Pipeline, Schedule
 
 LAYERS = 6
 MORE_CHIPS_SLOWER = 1.0 + 1e-9
@@ -200,6 +201,56 @@ class TestBound:
                 continue
 
 
+class TestImproved:
+    job = replace(problem(counts=(4, 4), degrees=(1, 2)), schedule=Schedule(ratio=1))
+
+    def alone(self, tp=1):
+        """Give two replicas of two stages on the first class."""
+        carrier = Carrier(chip_class=0, tp=tp)
+        return [(Pipeline(microbatch_size=1, carriers=(carrier, carrier), ends=(3, LAYERS)), 2)]
+
+    def test_a_walk_from_one_class_finds_the_other(self):
+        """From pipelines on one class alone a walk comes to use the chips of the other."""
+        found = improved(self.job, self.alone(), TRIED)
+        assert {carrier.chip_class for pipeline, _ in found for carrier in pipeline.carriers} == {0, 1}
+
+    def test_pipelines_stay_orderly_where_asked(self):
+        """With a ratio of one every pipeline has one degree, and the stages on a class stand in a row."""
+        for pipeline, _ in improved(self.job, self.alone(), TRIED):
+            assert len({carrier.tp for carrier in pipeline.carriers}) == 1
+            runs = [each for each, _ in itertools.groupby(carrier.chip_class for carrier in pipeline.carriers)]
+            assert len(runs) == len(set(runs))
+
+    def test_nothing_where_it_does_not_fit(self):
+        """A walk from what doesn't fit in memory, however cut, gives nothing."""
+        assert improved(replace(self.job, tables=(table(memory=(1.0, 1.0)),)), self.alone(), 100) == []
+
+    def test_a_ring_is_as_slow_as_its_slowest_holder(self):
+        """Where chips' own paces are given, a stage's ring takes its slowest holder's time for its part."""
+        job = replace(self.job, chip_s=(0.1, 0.4), node_chips=(2, 2))
+        two = Pipeline(microbatch_size=1, carriers=(Carrier(chip_class=1, tp=2),), ends=(LAYERS,))
+        one = Pipeline(microbatch_size=1, carriers=(Carrier(chip_class=0, tp=1),), ends=(LAYERS,))
+        arrays = arrays_of(job, (0, 1))
+        # 24 of weight among three: the first class sends all of it at half its node's network, the second a half.
+        slowest_s = max(24 * 0.1 / 2, 24 * 0.4 / 2)
+        rows = rows_of(job, arrays, [(one, 2), (two, 1)])
+        assert sums(rows, arrays.numbers)[0] == pytest.approx(2 * 2 / 3 * slowest_s)
+
+    def test_what_lacks_memory_is_recomputed(self):
+        """A stage that is too full takes longer by as much recomputing as makes it fit."""
+        full = table(degrees=(1,), memory=(25.0, 20.0))
+        lean = replace(full, lean_bytes=np.zeros_like(full.stored_bytes), again_s=0.5 * full.layer_s)
+        pipeline = Pipeline(microbatch_size=1, carriers=(Carrier(chip_class=0, tp=1),), ends=(LAYERS,))
+        found = []
+        for each in (full, lean):
+            job = replace(self.job, tables=(each,))
+            arrays = arrays_of(job, (0, 1))
+            rows = rows_of(job, arrays, [(pipeline, 1)])
+            found.append(deal(rows, arrays.numbers[0], arrays.numbers[3], 1)[0])
+        # 24 of state and 3 stored in 25: two thirds of what is stored are recomputed, for half as long as the layers.
+        assert found == [np.inf, pytest.approx(0.1 + 6.0 * (1 + 2 / 3 * 0.5))]
+
+
 class TestMoreChips:
     @pytest.mark.slow
     @settings(max_examples=10, derandomize=True, deadline=None)
@@ -282,9 +333,8 @@ class TestCompiled:
     def test_sums_are_looked_up_as_they_are_priced(self, data):
         """The compiled sums equal those priced part by part, by both rules."""
         rows = data.draw(mixes(self.job))
-        _, pool, rings, _ = arrays_of(self.job, (0, 1)).numbers
-        parts = self.parts(rows)
-        assert sums(rows, pool, rings) == pytest.approx(
+        numbers, parts = arrays_of(self.job, (0, 1)).numbers, self.parts(rows)
+        assert sums(rows, numbers) == pytest.approx(
             [sum(sync_s(self.job, parts, rule)) for rule in ("one_ring", "three_phases")]
         )
 

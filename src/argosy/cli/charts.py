@@ -18,6 +18,8 @@ LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 24, 34
 POINTS_MAX = 600
 ROW_PX, ROW_LABEL_PX, ROWS_WIDTH_PX, AXIS_PX, HEAD_PX = 22, 310, 1260, 44, 26
 SMALLEST_PX = 0.4
+# What a character of a label takes at most, on the average; what stands for the rest of one that is cut.
+CHARACTER_PX, CUT = 7.0, " ..."
 # Virtual stages of a place are told apart by so many lighter shades; those beyond share the lightest.
 SHADES = 3
 
@@ -181,11 +183,26 @@ def _keys(rows: Sequence[Row], bottom: int) -> Iterator[str]:
             continue
         yield f'<rect class="{kind}" x="{x}" y="{bottom + 25}" width="9" height="9"/>'
         yield f'<text class="key" x="{x + 13}" y="{bottom + 33}">{name}</text>'
-        x += 21 + 6.5 * len(name)
+        x += 24 + CHARACTER_PX * len(name)
+
+
+def fitting(label: str) -> str:
+    """Cut a row's label to the room before its spans, at a comma if there is one; a pointer shows the whole.
+
+    >>> fitting("0.0 north/x8, layers 0-4"), fitting("0.1 north/x8, layers 0-4, " + "10-14, " * 9)
+    ('0.0 north/x8, layers 0-4', '0.1 north/x8, layers 0-4, 10-14, ...')
+    """
+    most = int(ROW_LABEL_PX / CHARACTER_PX)
+    if len(label) <= most:
+        return label
+    cut = label[: most - len(CUT)]
+    return cut[: cut.rfind(",")] + "," + CUT if "," in cut else cut + CUT
 
 
 def _drawn_row(row: Row, y: float, time: Axis) -> Iterator[str]:
-    yield f'<text class="row" x="4" y="{y + 15:.0f}">{escape(row.label)}</text>'
+    shown = fitting(row.label)
+    more = f"<title>{escape(row.label)}</title>" if shown != row.label else ""
+    yield f'<text class="row" x="4" y="{y + 15:.0f}">{escape(shown)}{more}</text>'
     for span in row.spans:
         x, end = time.at(span.start_ms), time.at(span.end_ms)
         width = max(SMALLEST_PX, end - x - 0.5)

@@ -46,7 +46,7 @@ def plan_text(plan: Plan) -> str:
     replicas = "; ".join(replica_text(replica) for replica in plan.replicas)
     told = plan.prediction
     step = f"   predicted ~{time_text(told.step_ms)} a step" if told else ""
-    return f"{len(plan.replicas)} replicas: {replicas}{step}"
+    return f"{len(plan.replicas)} replica{'' if len(plan.replicas) == 1 else 's'}: {replicas}{step}"
 
 
 def replica_text(replica: Replica) -> str:
@@ -55,7 +55,8 @@ def replica_text(replica: Replica) -> str:
     layers = "+".join(str(stage.end_layer - stage.first_layer) for stage in replica.stages)
     stages = f"{len(replica.stages)} stage{'s' if len(replica.stages) > 1 else ''}"
     tp = f" TP {replica.stages[0].tp}," if replica.stages[0].tp > 1 else ""
-    return f"{sites}{tp} {stages} {layers} layers x {replica.microbatches} micro-batches"
+    batches = f"{replica.microbatches} micro-batch{'' if replica.microbatches == 1 else 'es'}"
+    return f"{sites}{tp} {stages} {layers} layers x {batches}"
 
 
 def done_text(ended: Ended) -> str:

@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import os
+import select
 import stat
 import struct
 import sys
@@ -46,6 +47,8 @@ BROKEN = (
     *(ValueError, ArithmeticError, LookupError, RuntimeError, struct.error),
 )
 MEMBER_BYTES_MAX = 1 << 38
+# A pipe or standard input that goes on beyond has no end.
+STREAM_BYTES_MAX, PIPE_WAIT_S = 1 << 36, 10.0
 # Times of change beyond are nobody's.
 NEWEST_US = 4_102_444_800_000_000
 
@@ -175,7 +178,20 @@ def read_logs(paths: Iterable[Path], reading: Reading) -> Iterator[Log]:
 def _opened(path: Path) -> io.BufferedReader:
     if str(path) == STDIN and sys.stdin is None:
         raise OSError("it is closed")
-    return os.fdopen(os.dup(sys.stdin.fileno()), "rb") if str(path) == STDIN else path.open("rb")
+    if str(path) == STDIN:
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    return _opened_pipe(path) if path.is_fifo() else path.open("rb")
+
+
+def _opened_pipe(path: Path) -> io.BufferedReader:
+    """Open a pipe that somebody writes to; raises OSError when nobody does within PIPE_WAIT_S."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    stream = os.fdopen(number, "rb")
+    if not select.select([number], [], [], PIPE_WAIT_S)[0]:
+        stream.close()
+        raise OSError(f"a pipe to which nobody wrote for {PIPE_WAIT_S:g} s")
+    os.set_blocking(number, True)
+    return stream
 
 
 def _date(raw: io.BufferedReader, reading: Reading) -> None:
@@ -192,28 +208,35 @@ class _Raw(io.RawIOBase):
     error: what ended it before its end; all that came before is given.
     """
 
-    def __init__(self, source: Readable) -> None:
+    def __init__(self, source: Readable, bytes_max: int | None) -> None:
         # Unpackers lose what they had when a larger read meets the damage.
         self._read: Callable[[int], bytes] = getattr(source, "read1", source.read)
         self.error: BaseException | None = None
+        self._left = bytes_max
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
         view = memoryview(buffer)
+        if self._left is not None and self._left <= 0:
+            self.error = OSError(f"it has no end within {STREAM_BYTES_MAX / (1 << 30):,.3g} GiB")
+            return 0
         try:
             data = self._read(len(view))
         except BROKEN as error:
             self.error = error
             return 0
         view[: len(data)] = data
+        self._left = None if self._left is None else self._left - len(data)
         return len(data)
 
 
 def _unpacked(name: str, source: Readable, reading: Reading, depth: int) -> Iterator[Log]:
     """Find out from the first bytes what a stream is, and give the logs in it."""
-    raw = _Raw(source)
+    # What can't be wound back is no file, and may have no end.
+    endless = depth == 0 and isinstance(source, io.BufferedReader) and not source.seekable()
+    raw = _Raw(source, STREAM_BYTES_MAX if endless else None)
     stream = io.BufferedReader(raw, HEAD_BYTES)
     head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
     opener = next((opener for magic, opener in _PACKED.items() if head.startswith(magic)), None)

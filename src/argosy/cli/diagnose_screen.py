@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from argosy.cli.words import counted
 from argosy.contracts.incident import Culprit, Evidence, Incident
 from argosy.contracts.plain import plain_text
 from argosy.health.clocks import Offset
@@ -20,6 +21,7 @@ DAY_US, QUARTER_US = 86_400_000_000, 900_000_000
 # Clocks drift by seconds; hours apart, to the second, they are of two time zones.
 ZONE_SLACK_US = 2_000_000
 KINDS = {"unknown": "culprit unknown", "code": "the job's code", "configuration": "the configuration"}
+BORROWED = "~"
 UNNAMED = "a {} that no line names"
 
 
@@ -29,6 +31,8 @@ def print_incidents(screen: Console, incidents: Sequence[Incident]) -> None:
         if index:
             screen.print()
         print_incident(screen, incident)
+    if any(one.borrowed for incident in incidents for one in incident.evidence[:EVIDENCE_MAX]):
+        screen.print(f"\n{BORROWED} the line tells no time: this is that of the nearest line above it", markup=False)
 
 
 def print_incident(screen: Console, incident: Incident) -> None:
@@ -48,7 +52,7 @@ def print_incident(screen: Console, incident: Incident) -> None:
     times = evidence_times(shown)
     for index, (time, evidence) in enumerate(zip(times, shown, strict=True)):
         mark = "   <- first" if index == 0 and len(shown) > 1 else ""
-        table.add_row(f"  {time}", _text(evidence.source), _text(clipped(evidence.text) + mark))
+        table.add_row(f" {time}", _text(evidence.source), _text(clipped(evidence.text) + mark))
     if shown:
         screen.print(table)
     if len(incident.evidence) > EVIDENCE_MAX:
@@ -88,11 +92,16 @@ def sufferers_text(names: Sequence[str]) -> str:
 
 
 def evidence_times(evidence: Sequence[Evidence]) -> list[str]:
-    """Write the times of evidence: the date only where they are of several days, fractions only where one has any."""
+    """Write the times of evidence: the date only where they are of several days, fractions only where one has any.
+
+    A `~` marks times that the line itself does not tell.
+    """
     known = [one.at_us for one in evidence if one.at_us is not None]
     dated = len({us // DAY_US for us in known}) > 1
     fine = any(us % 1_000_000 for us in known)
-    return ["" if one.at_us is None else time_text(one.at_us, dated=dated, fine=fine) for one in evidence]
+    texts = ["" if one.at_us is None else time_text(one.at_us, dated=dated, fine=fine) for one in evidence]
+    marks = [BORROWED if one.borrowed and text else " " for one, text in zip(evidence, texts, strict=True)]
+    return [f"{mark}{text}" for mark, text in zip(marks, texts, strict=True)]
 
 
 def time_text(at_us: int, *, dated: bool, fine: bool) -> str:
@@ -114,7 +123,7 @@ def clock_lines(offsets: Sequence[Offset]) -> list[str]:
     apart = [offset for offset in offsets if offset.corrected]
     lines = [f"clock    {_offset_text(offset)}; its times are corrected" for offset in apart[:OFFSETS_MAX]]
     if len(apart) > OFFSETS_MAX:
-        lines.append(f"clock    and {len(apart) - OFFSETS_MAX} more clocks; --json lists them")
+        lines.append(f"clock    and {counted(len(apart) - OFFSETS_MAX, 'clock')} more; --json lists all")
     return lines
 
 

@@ -3,7 +3,7 @@
 Lays out what the room `plan` says; computes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from argosy.cli.inputs import Inputs
 from argosy.cli.waiting import Waiting
+from argosy.cli.words import counted
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.forms import Form
@@ -20,15 +21,17 @@ from argosy.plan.telling.explanation import Explanation, explanation
 EASED_SHARE_MIN, BINDING_MAX, LEFT_OUT_MAX, CHOICES_MAX = 0.0005, 4, 5, 14
 
 
-def explained(inputs: Inputs, shape: ModelShape, plan: Plan, *, runnable: bool, form: Form | None) -> Explanation:
-    """Ask why a plan and not another. runnable, form: what alone was asked for."""
+def explained(
+    inputs: Inputs, shape: ModelShape, plans: Sequence[Plan], *, runnable: bool, form: Form | None
+) -> Explanation:
+    """Ask why the first plan and not another. runnable, form: what alone was asked for."""
     with Waiting("explaining"):
         return explanation(
             inputs.job,
             shape,
             inputs.classes,
             inputs.fleet.long_links,
-            plan,
+            plans,
             measured=inputs.measured,
             runnable=runnable,
             form=form,
@@ -48,7 +51,7 @@ def print_explanation(screen: Console, told: Explanation, plan: Plan) -> None:
     screen.print()
     screen.print(table)
     if len(told.choices) > CHOICES_MAX:
-        screen.print(f"and {len(told.choices) - CHOICES_MAX} more choices that matter less; --json lists them.")
+        screen.print(f"and {counted(len(told.choices) - CHOICES_MAX, 'choice')} more of less weight; --json lists all.")
     screen.print()
     for line in explanation_lines(told, plan):
         screen.print(Text(line, overflow="fold"))
@@ -76,14 +79,14 @@ def explanation_lines(told: Explanation, plan: Plan) -> Iterator[str]:
     yield f"a step would be shorter by, each alone: {'; '.join(eased) or 'nothing that was tried helps'}."
     rooms = [
         f"{room.chip_class} {size_text(room.memory_gb)} of {size_text(room.limit_gb)} GB on stage {room.stage} of "
-        f"{room.stages}, {size_text(room.spare_gb)} GB left"
+        f"{room.stages}, {size_text(room.reserve_gb)} GB of it in reserve, {size_text(room.spare_gb)} GB left"
         for room in told.rooms
     ]
     yield f"memory, fullest stages: {'; '.join(rooms)}."
     for reason in told.left_out[:LEFT_OUT_MAX]:
         yield f"not planned with: {reason}"
     if len(told.left_out) > LEFT_OUT_MAX:
-        yield f"and {len(told.left_out) - LEFT_OUT_MAX} more reasons; --json lists them."
+        yield f"and {counted(len(told.left_out) - LEFT_OUT_MAX, 'reason')} more; --json lists all."
 
 
 def change_text(change: float) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from argosy.cli.words import counted
 from argosy.model.config import read_config
 from argosy.model.counts import active_parameters, parameters_by_kind, total_parameters
 from argosy.model.flops import forward_flops_per_token, train_flops_per_token
@@ -127,7 +128,8 @@ def _describe(shape: ModelShape) -> str:
     experts = shape.experts
     routed = f", {experts.count} experts of which a token visits {experts.per_token}" if experts else ""
     return (
-        f"{shape.family}, {shape.num_layers} layers of {shape.hidden_size:,}, {shape.num_heads} heads{groups}{routed}, "
+        f"{shape.family}, {counted(shape.num_layers, 'layer')} of {shape.hidden_size:,}, "
+        f"{counted(shape.num_heads, 'head')}{groups}{routed}, "
         f"vocabulary {shape.vocab_size:,}{tied}"
     )
 

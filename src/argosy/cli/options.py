@@ -11,10 +11,9 @@ from rich.text import Text
 from argosy.cli.idling import idle_lines
 from argosy.cli.inputs import Inputs
 from argosy.cli.options_table import LONG_LINK, options_table
-from argosy.cli.outlook import course_of, power_lines
+from argosy.cli.outlook import course_lines, power_lines
 from argosy.cli.words import counted
 from argosy.contracts.plan import Plan
-from argosy.plan.telling.course import course_line
 from argosy.plan.telling.explain import option_rows, summary_lines
 
 
@@ -25,7 +24,7 @@ def print_plans(console: Console, inputs: Inputs, plans: Sequence[Plan]) -> None
     table, left_out = options_table(plans, goal, console.width)
     console.print(table)
     console.print()
-    lines = [course_line(course_of(inputs.job, plans[0])), *summary_lines(plans, goal, console.width)]
+    lines = [*course_lines(inputs, plans), *summary_lines(plans, goal, console.width)]
     if LONG_LINK in left_out:
         lines.append(f"over the long link: {option_rows(plans[:1], goal)[0].long_link}.")
     lines += power_lines(inputs, plans[0])

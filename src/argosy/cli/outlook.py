@@ -1,9 +1,10 @@
-"""What becomes of a job by a plan, from now on: how long it takes and what power it draws.
+"""What becomes of a job by a plan, from now on: how long it takes, at which prices, and what power it draws.
 
 Words what the room `plan` answers; computes nothing.
 """
 
 import datetime
+from collections.abc import Sequence
 from contextlib import suppress
 
 from argosy.cli.inputs import Inputs
@@ -11,8 +12,9 @@ from argosy.cli.jobs import seconds_left
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
-from argosy.plan.telling.course import Course, course
+from argosy.plan.telling.course import Course, course, course_line, late_lines
 from argosy.plan.telling.power import overdrawn
+from argosy.plan.telling.prices import price_line
 
 
 def course_of(job: Job, plan: Plan) -> Course:
@@ -23,6 +25,12 @@ def course_of(job: Job, plan: Plan) -> Course:
     with suppress(BadInputError):
         left = seconds_left(job, now)
     return course(plan, job, now, left)
+
+
+def course_lines(inputs: Inputs, plans: Sequence[Plan]) -> list[str]:
+    """Say what all steps take by the first of some plans, which limits that misses, and at which prices they are."""
+    told = course_of(inputs.job, plans[0])
+    return [*filter(None, [course_line(told), *late_lines(told, plans[0]), price_line(plans, inputs.classes)])]
 
 
 def power_lines(inputs: Inputs, plan: Plan) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from argosy.cli.inputs import Inputs
 from argosy.cli.options import headline
@@ -17,7 +18,7 @@ from argosy.cli.pareto_picture import COST, write_front
 from argosy.cli.tables import fitting, made_table
 from argosy.cli.words import console, counted
 from argosy.contracts.plan import Plan
-from argosy.plan.telling.pareto import Front, front_rows, pareto_front
+from argosy.plan.telling.pareto import Front, front_notes, front_rows, pareto_front
 
 WIDTH = 110
 TITLES = {
@@ -58,3 +59,5 @@ def print_front(screen: Console, front: Front, inputs: Inputs) -> None:
     shown = f"; {len(rows)} of them shown, --json lists all" if len(rows) < len(front.plans) else ""
     unbeaten, beaten = counted(len(front.plans), "plan"), counted(len(front.beaten), "other")
     screen.print(f"\n{unbeaten} that none beats, {beaten} that they beat{shown}.", soft_wrap=True)
+    for line in front_notes(front, inputs.classes):
+        screen.print(Text(line, overflow="fold"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from argosy.cli.files import write_text
 from argosy.cli.inputs import Inputs
 from argosy.cli.scatter import Point, scatter_chart, value_text
+from argosy.cli.words import counted
 from argosy.plan.telling.explain import chips_text
 from argosy.plan.telling.pareto import Figures, Front, figures_of
 
@@ -38,7 +39,7 @@ def front_svg(front: Front, inputs: Inputs) -> str:
 
     def point(each: Figures, text: str = "") -> Point:
         told = f"{mark}{value_text(each.tokens_per_second)} tokens/s at {value_text(getattr(each, name))}"
-        more = f"{text or f'{each.chips:,} chips'}: {told} ({label})"
+        more = f"{text or counted(each.chips, 'chip')}: {told} ({label})"
         return Point(x=float(getattr(each, name)), y=each.tokens_per_second, label=text, more=more)
 
     train = inputs.job.train

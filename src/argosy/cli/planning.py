@@ -56,6 +56,7 @@ def sized_inputs(inputs: Inputs, *, runnable: bool = False, form: Form | None = 
             inputs.fleet.long_links,
             fleet=inputs.fleet.name,
             progress=waiting.tell,
+            cheapest=True,
             measured=inputs.measured,
             runnable=runnable,
             form=form,

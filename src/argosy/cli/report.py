@@ -63,7 +63,7 @@ def _head(ended: Ended) -> str:
     chips = f"{counted(plan.world_size, 'rank')} on {counted(nodes, 'node')}"
     about = (
         f"{plan.model}, {plan.global_batch_size:,} x {plan.sequence_length:,} tokens a step, {plan.precision}; fleet "
-        f"{plan.fleet}: {chips}; {job.train.steps:,} steps asked, "
+        f"{plan.fleet}: {chips}; {counted(job.train.steps, 'step')} asked, "
         f"{ended.outcome.steps[-1].step if ended.outcome.steps else 0:,} done"
     )
     return f"<h1>{escape(job.name)}{tag}</h1>{page.paragraph(about, 'soft')}"

@@ -33,7 +33,7 @@ def show_plans(
 
     runnable, form: what alone was asked for.
     """
-    told = explained(inputs, shape, plans[0], runnable=runnable, form=form) if explain else None
+    told = explained(inputs, shape, plans, runnable=runnable, form=form) if explain else None
     if as_json:
         typer.echo(plans_json(inputs, plans, told))
         return

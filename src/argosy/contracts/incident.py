@@ -18,21 +18,40 @@ class Culprit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Party:
+    """One who is named, for programs to act on: as much of it as is known, the rest empty or None.
+
+    chip: as its host names it: an index or a bus address. process: a program's name. pid: its id on its host.
+    """
+
+    host: str = ""
+    chip: str = ""
+    rank: int | None = None
+    process: str = ""
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One thing that was seen.
 
-    at_us: corrected time; None where the source carries none. layer: process, runtime, driver, ...
+    at_us: corrected time; None where the source carries none. borrowed: that time is of the nearest line above which
+    has one. layer: process, runtime, driver, ...
     """
 
     source: str
     text: str
     at_us: int | None = None
+    borrowed: bool = False
     layer: str = "process"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One fault: class, culprit, who only suffered, confidence (high, medium, low), remedy (one of REMEDIES), times."""
+    """One fault: class, culprit, who only suffered, confidence (high, medium, low), remedy (one of REMEDIES), times.
+
+    culprits, suffered: the same as `culprit` and `sufferers`, for programs; a link has two ends.
+    """
 
     fault_class: str
     culprit: Culprit
@@ -41,6 +60,8 @@ class Incident:
     advice: str
     evidence: tuple[Evidence, ...] = ()
     sufferers: tuple[str, ...] = ()
+    culprits: tuple[Party, ...] = ()
+    suffered: tuple[Party, ...] = ()
     detected_us: int | None = None
     located_us: int | None = None
     recovered_us: int | None = None

@@ -5,7 +5,9 @@ Pure text. Must not know how signatures are searched.
 
 from collections.abc import Iterator, Sequence
 
+from argosy.contracts.incident import Party
 from argosy.health.book import Book, Code, CodeTable
+from argosy.health.parties import advice_for
 from argosy.health.signature import Signature
 
 HEAD = """# What `argosy diagnose` knows
@@ -62,7 +64,8 @@ def _families(book: Book) -> Iterator[str]:
 def _classes(book: Book) -> Iterator[str]:
     yield from _row("class", "meaning", "culprit", "remedy", "what to do")
     for each in sorted(book.classes.values(), key=lambda one: one.name):
-        yield f"| {each.name} | {_cell(each.meaning)} | {each.culprit} | {each.remedy} | {_cell(each.advice)} |"
+        cells = (each.name, _cell(each.meaning), each.culprit, each.remedy, _cell(advice_for(each.advice, Party())))
+        yield f"| {' | '.join(cells)} |"
 
 
 def _signatures(signatures: Sequence[Signature]) -> Iterator[str]:

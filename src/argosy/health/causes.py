@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from argosy.health.book import Book, Rule
+from argosy.health.book import UNKNOWN, Book, Rule
 from argosy.health.clues import Clue
 from argosy.health.outlived import part, still_worth_telling
 from argosy.health.progress import from_progress
@@ -17,6 +17,8 @@ from argosy.health.progress import from_progress
 SAME_TIME_US = 60_000_000
 # Two faults further apart than this are two, whatever they are.
 EPISODE_US = 1_800_000_000
+# No collective waits longer, so nothing that failed so long before is why.
+LONG_US = 7_200_000_000
 MANY_HOSTS = 4
 # Faults that a process meets by itself, whatever other hosts do.
 OWN_FAMILIES = frozenset({"gpu", "npu", "host", "user"})
@@ -40,30 +42,47 @@ def find_cases(clues: Sequence[Clue], book: Book) -> tuple[Case, ...]:
     """Find the faults behind clues; none where nothing failed. A fault that nothing tells has the class `unknown`."""
     left, outlived = part(clues)
     found = _all_cases(left, book)
-    if not found and outlived:
-        found = _all_cases([*left, *still_worth_telling(outlived, clues)], book)
+    if outlived and all(case.root.fault_class == UNKNOWN for case in found):
+        telling = still_worth_telling(outlived, clues, failed=bool(found))
+        found = _all_cases([*left, *telling], book) if telling else found
     return tuple(found[:INCIDENTS_MAX])
 
 
 def _all_cases(clues: Sequence[Clue], book: Book) -> list[Case]:
-    return [case for episode in _episodes(clues) for case in _cases_of(episode, book)]
+    cases = [case for episode in _episodes(clues) for case in _cases_of(episode, book)]
+    return sorted(cases, key=lambda case: case.root.fault_class == UNKNOWN)
 
 
 def _episodes(clues: Sequence[Clue]) -> list[list[Clue]]:
-    """Part clues where causes lie far apart in time; without times all is one."""
+    """Part clues where causes, or anything that failed, lie far apart in time; without times all is one."""
     starts: list[int] = []
-    last: int | None = None
-    for clue in clues:
-        if clue.role == "cause" and clue.strength > 1 and clue.at_us is not None:
-            if last is None or clue.at_us - last > EPISODE_US:
-                starts.append(clue.at_us)
-            last = clue.at_us
+    last = last_cause = None
+    for began, clue in sorted(((_began_us(clue), clue) for clue in clues if _is_event(clue)), key=lambda each: each[0]):
+        strong = clue.role == "cause" and clue.strength > 1
+        apart = strong and last_cause is not None and began - last_cause > EPISODE_US
+        if last is None or apart or began - last > LONG_US:
+            starts.append(began)
+        last = max(last or began, clue.at_us or began)
+        last_cause = began if strong else last_cause
     if len(starts) < 2:
         return [list(clues)]
     parts: list[list[Clue]] = [[] for _ in starts]
+    of_log: dict[str, int] = {}
     for clue in clues:
-        parts[0 if clue.at_us is None else max(0, bisect_right(starts, clue.at_us) - 1)].append(clue)
+        if clue.at_us is not None:
+            of_log[clue.line.source] = max(0, bisect_right(starts, _began_us(clue)) - 1)
+        parts[of_log.get(clue.line.source, 0)].append(clue)
     return parts
+
+
+def _is_event(clue: Clue) -> bool:
+    return clue.at_us is not None and (clue.role == "cause" or (clue.role == "symptom" and clue.strength > 1))
+
+
+def _began_us(clue: Clue) -> int:
+    """Tell when something happened; a time-out tells how long before its line the wait began."""
+    elapsed = clue.field("elapsed") if clue.signature == "timeout.watchdog" else ""
+    return (clue.at_us or 0) - (int(elapsed) * 1_000 if elapsed else 0)
 
 
 def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:

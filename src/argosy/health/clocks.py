@@ -27,7 +27,6 @@ class Seen:
     signature: Signature
     fields: Mapping[str, str]
     stamp: Stamp | None
-    pid: int | None = None
     repeats: int = 0
 
 

@@ -3,6 +3,7 @@
 Must not know which clue is the cause of which.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from itertools import count
 
 from argosy.health.book import NO_REMEDY, Book
 from argosy.health.lines import Line
+from argosy.health.lived import asserted, counts_none
 from argosy.health.places import place_in
 from argosy.health.sightings import Sighting
 from argosy.health.signature import HARDWARE, Role, Signature
@@ -88,8 +90,9 @@ def gather(sightings: Iterable[Sighting], book: Book) -> tuple[Clue, ...]:
     clues: list[Clue] = []
     order = count()
     for seen in _lines(sightings):
+        seen = _asserted(seen)
         said = [_clue(sighting, book, next(order)) for sighting in seen]
-        if any(clue.role == "harmless" for clue in said):
+        if seen and (any(clue.role == "harmless" for clue in said) or counts_none(seen[0].line.text)):
             said = [clue for clue in said if clue.role == "cause" and clue.strength > 2 and clue.family in HARDWARE]
         said = _shared(said)
         causes = [clue for clue in said if clue.role == "cause"]
@@ -117,6 +120,19 @@ def _lines(sightings: Iterable[Sighting]) -> list[list[Sighting]]:
     return [seen for _, seen in sorted(lines.items(), key=key)]
 
 
+def _asserted(seen: Sequence[Sighting]) -> list[Sighting]:
+    """Leave out what a line only supposes to be the reason."""
+    text = seen[0].line.text
+    told = asserted(text)
+    if told == text:
+        return list(seen)
+    return [one for one in seen if one.signature.role != "cause" or re.search(_pattern(one.signature), told)]
+
+
+def _pattern(signature: Signature) -> str:
+    return f"(?i:{signature.pattern})" if signature.ignore_case else signature.pattern
+
+
 def _clue(sighting: Sighting, book: Book, order: int) -> Clue:
     line, fields = sighting.line, sighting.fields
     clue = Clue(
@@ -133,10 +149,10 @@ def _clue(sighting: Sighting, book: Book, order: int) -> Clue:
         at_us=sighting.at_us,
         count=1 + sighting.repeats,
         rank=_number(fields, "rank", "rank2", "missing") if line.rank is None or _names_other(fields) else line.rank,
-        host=fields.get("host", "") or fields.get("node", "") or line.host,
+        host=_first(fields, "host", "node", "node2") or line.host,
         chip=fields.get("chip", ""),
-        link=next((fields[name] for name in ("link", "port", "slave", "dev", "module") if fields.get(name)), ""),
-        peer=fields.get("peer", "") or fields.get("peer_rank", ""),
+        link=_first(fields, "link", "port", "slave", "dev", "module", "module2"),
+        peer=_first(fields, "peer", "peer_rank"),
         fields=fields,
     )
     clue = _placed(_looked_up(clue, sighting.signature, fields, book))
@@ -156,6 +172,11 @@ def _placed(clue: Clue) -> Clue:
         host=clue.host or place.host,
         chip=clue.chip or (place.chip if clue.culprit == "chip" else ""),
     )
+
+
+def _first(fields: Mapping[str, str], *names: str) -> str:
+    """Give the first of several fields that is told."""
+    return next((fields[name] for name in names if fields.get(name)), "")
 
 
 def _names_other(fields: Mapping[str, str]) -> bool:

@@ -11,14 +11,12 @@ from dataclasses import replace
 from argosy.contracts.incident import Culprit
 from argosy.health.book import UNKNOWN
 from argosy.health.clues import Clue
-from argosy.health.words import rank_words
 
 SUFFERERS_MAX = 8
 
 
 def culprit_of(root: Clue, clues: Sequence[Clue]) -> Culprit:
-    """Name the culprit of a cause: rank, chip, host or link, as far as anything tells."""
-    root = _placed(root, clues)
+    """Name the culprit of a cause that was `placed`: rank, chip, host or link, as far as anything tells."""
     if root.culprit == "chip":
         return _with_rank(_chip(root), root, clues)
     if root.culprit == "link":
@@ -32,8 +30,8 @@ def culprit_of(root: Clue, clues: Sequence[Clue]) -> Culprit:
     return Culprit(kind=root.culprit, name=_spot(root) if told else "")
 
 
-def _placed(root: Clue, clues: Sequence[Clue]) -> Clue:
-    """Fill in what a cause lacks from others that say the same, where they agree."""
+def placed(root: Clue, clues: Sequence[Clue]) -> Clue:
+    """Fill in what a cause lacks of host, chip and rank from others that say the same, where they agree."""
     alike = [clue for clue in clues if clue.role == "cause" and clue.fault_class == root.fault_class]
     alike = [clue for clue in alike if clue.rank == root.rank or clue.rank is None or root.rank is None]
     hosts = {clue.host for clue in alike if clue.host}
@@ -54,22 +52,21 @@ def _host_of(root: Clue) -> str:
     return f"host of local rank {local}" if root.rank is None else f"host of rank {root.rank}"
 
 
-def sufferers_of(culprit: Culprit, root: Clue, clues: Iterable[Clue]) -> tuple[str, ...]:
-    """Tell which ranks and hosts only suffered: they print symptoms and no cause."""
-    ranks, hosts = set(), set()
+def sufferers_of(culprit: Culprit, root: Clue, clues: Iterable[Clue]) -> tuple[set[int], list[str]]:
+    """Tell which ranks, and hosts of unknown ranks, only suffered: they print symptoms and no cause."""
+    ranks: set[int] = set()
+    hosts: set[str] = set()
     # Where nobody is named, the first who failed suffered, too.
-    own = {root.rank, _rank_in(culprit)} if root.fault_class != UNKNOWN else set()
+    own = {root.rank, rank_in(culprit)} if root.fault_class != UNKNOWN else set()
     for clue in clues:
         if clue.role == "symptom" and clue.rank is not None and clue.rank not in own:
             ranks.add(clue.rank)
         elif clue.role == "symptom" and clue.rank is None and clue.host and clue.host != root.host:
             hosts.add(clue.host)
-    named = [rank_words(ranks)] if ranks else []
-    named += sorted(host for host in hosts if host not in culprit.name)[:SUFFERERS_MAX]
-    return tuple(named)
+    return ranks, sorted(host for host in hosts if host not in culprit.name)[:SUFFERERS_MAX]
 
 
-def _rank_in(culprit: Culprit) -> int | None:
+def rank_in(culprit: Culprit) -> int | None:
     """Read the rank that a culprit's name tells."""
     found = re.search(r"\brank (\d{1,9})\b", culprit.name)
     return int(found[1]) if found else None

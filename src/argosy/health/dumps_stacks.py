@@ -24,6 +24,9 @@ _FAULT_THREAD = re.compile(
 )
 _FAULT_FRAME = re.compile(r'^ {2}File "(.{1,400}?)", line (\d{1,9}|\?\?\?) in (.{1,300})$')
 
+# The outermost frame of a thread that another one started, and the innermost of one that waits for another.
+_STARTED = re.compile(r"^_?_?bootstrap|\bthreading\.py|^_worker ")
+_WAITS = re.compile(r"^(?:join|_wait_for_tstate_lock|wait|acquire|_recv_bytes|poll|select) ")
 _LIBRARY = re.compile(r"site-packages|dist-packages|lib/python\d|<frozen|\.so\b|\(<")
 
 ACTIVITIES = ("collective", "checkpoint", "data", "compile")
@@ -61,9 +64,19 @@ class ProcessStacks:
 
     @property
     def main(self) -> ThreadStack | None:
-        """Give the main thread: so named, else the one that is marked, else the last."""
+        """Give the thread that runs the program: so named, else the last that no other thread started.
+
+        Whoever dumps may be any thread. Where the program only waits for a thread that is in a collective, that one.
+        """
+        if not self.threads:
+            return None
         named = [thread for thread in self.threads if thread.main]
-        return named[0] if named else (self.threads[-1] if self.threads else None)
+        first = named or [thread for thread in self.threads if thread.frames and not _STARTED.search(thread.frames[-1])]
+        chosen = (first or self.threads)[-1]
+        if not activity_of(chosen.frames) and (not chosen.frames or _WAITS.search(chosen.frames[0])):
+            inside = [thread for thread in self.threads if activity_of(thread.frames) == "collective"]
+            return inside[0] if inside else chosen
+        return chosen
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,7 +166,7 @@ def _processes(lines: Iterable[str]) -> Iterator[ProcessStacks]:
             name = found.group(3) or ""
             _begin(draft, name or found.group(1), found.group(2), name == "MainThread")
         elif found := _FAULT_THREAD.match(line):
-            _begin(draft, found.group(3) or found.group(2), "", found.group(1) == "Current thread")
+            _begin(draft, found.group(3) or found.group(2), "", found.group(3) == "MainThread")
         elif draft.threads and (frame := _frame(line)) and len(draft.threads[-1][3]) < FRAMES_MAX:
             draft.threads[-1][3].append(frame)
     if draft.threads:

@@ -14,7 +14,7 @@ class Finding:
 
     fault_class: family and kind, such as `process.hang`. confidence: high, medium or low. remedy: one of
     contracts.incident.REMEDIES. ranks, hosts: what it is about, for joining it with lines of logs that name them; the
-    culprit where it is known, else the candidates. sufferers: who only waited, as texts such as `ranks 0-6`.
+    culprit where it is known, else the candidates. sufferers: the ranks that only waited.
     at_us: when the culprit was last seen doing what it should; None where no trace carries a time.
     """
 
@@ -24,7 +24,7 @@ class Finding:
     remedy: str
     advice: str
     evidence: tuple[Evidence, ...] = ()
-    sufferers: tuple[str, ...] = ()
+    sufferers: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     at_us: int | None = None

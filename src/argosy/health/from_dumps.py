@@ -108,7 +108,7 @@ def _of_stacks(stacks: Mapping[int, tuple[str, ...]]) -> Iterator[Finding]:
         remedy=remedy,
         advice=f"{rank_words(odd)} is outside of the collective that {len(inside)} ranks are in; see its stack",
         evidence=tuple(Evidence(source="stacks", text=line) for line in tree),
-        sufferers=(rank_words(inside),),
+        sufferers=tuple(inside),
         ranks=tuple(odd),
     )
 

@@ -170,6 +170,7 @@ class Intake:
         stamp = head.stamp
         if _REPORT.match(head.text):
             origin, stamp = _report_origin(block, start, origin, stamp)
+        borrowed = stamp is None
         stamp = stamp or self._stamp_before(block, start)
         self._last = (self._done + start, stamp)
         clocks = self._keeper.clocks
@@ -186,9 +187,11 @@ class Intake:
             local_rank=origin.local_rank,
             host=origin.host,
             program=origin.program,
+            pid=origin.pid,
+            borrowed=borrowed and stamp is not None,
         )
         signature = self._scanner.signatures[index]
-        return self._keeper.keep(Seen(line=line, signature=signature, fields=fields, stamp=stamp, pid=origin.pid))
+        return self._keeper.keep(Seen(line=line, signature=signature, fields=fields, stamp=stamp))
 
     def _stamp_before(self, block: bytes, start: int) -> Stamp | None:
         """Find the time of the nearest earlier line that has one, in this block or the one before."""
@@ -252,7 +255,8 @@ class Intake:
         if found is not None:
             line = Line(source=self.source, number=self.lines + 1 - found.lines_after, text=found.text)
             line = replace(line, host=self._origin.host)
-            self._keeper.keep(Seen(line=line, signature=PROGRESSED, fields={"step": found.step}, stamp=found.stamp))
+            fields = {"step": found.step, "last": found.newest}
+            self._keeper.keep(Seen(line=line, signature=PROGRESSED, fields=fields, stamp=found.stamp))
 
     def _anchor_sequence(self, text: str, stamp: Stamp, origin: Origin) -> None:
         found = _SEQUENCE.search(text)

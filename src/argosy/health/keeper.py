@@ -14,7 +14,9 @@ from argosy.health.zones import moved, zone_between
 # Of sightings alike this many are kept; a signature may have so many that differ, and all together so many.
 ALIKE_MAX, DIFFERENT_MAX, KEPT_MAX = 4, 120_000, 300_000
 # Fields that differ from line to line without saying anything about who or what.
-PASSING_FIELDS = frozenset({"size", "elapsed", "sequence", "step", "time", "pid", "tid", "seconds", "count"})
+PASSING_FIELDS = frozenset(
+    {"size", "elapsed", "sequence", "step", "time", "pid", "tid", "seconds", "count", "saved", "last"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,7 @@ class Taken:
 
 
 class Keeper:
-    """Keeps what was seen, bounded: of sightings alike the first few, the rest as a count."""
+    """Keeps what was seen, bounded: of sightings alike the first few and the newest, the rest as a count."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
@@ -51,8 +53,10 @@ class Keeper:
             places.append(len(self.seen))
             self.seen.append(seen)
             return seen
+        # The newest tells whether the job lived on after all of them.
         last = self.seen[places[-1]]
         last.repeats += 1
+        last.line, last.stamp, last.fields = seen.line, seen.stamp, seen.fields
         return last
 
     def settled(self, near_us: int | None = None, zone_minutes: int | None = None) -> Taken:
@@ -65,7 +69,7 @@ class Keeper:
             zoned = [one.stamp is not None and one.stamp.zoned for one in self.seen]
             zone = zone_between(sightings, zoned)
             sightings, offsets = (moved(sightings, zone), (zone, *offsets)) if zone else (sightings, offsets)
-        lines = self.roster.filled((one.line, seen.pid) for one, seen in zip(sightings, self.seen, strict=True))
+        lines = self.roster.filled(one.line for one in sightings)
         sightings = tuple(replace(one, line=line) for one, line in zip(sightings, lines, strict=True))
         return Taken(sightings=sightings, offsets=offsets, dropped=self.dropped)
 

@@ -12,7 +12,8 @@ class Line:
 
     source: the file, as the user named it; number: counted from 1. text: without colours, prefixes of launchers and
     the time. at_us: microseconds since 1970 UTC, or since the host's start where `booted` is true; None where the line
-    carries no time. rank, local_rank, host, program: None or empty where nothing names them.
+    carries no time. rank, local_rank, host, program, pid: None or empty where nothing names them. borrowed: the time
+    is of the nearest line above that has one.
     """
 
     source: str
@@ -24,3 +25,5 @@ class Line:
     local_rank: int | None = None
     host: str = ""
     program: str = ""
+    pid: int | None = None
+    borrowed: bool = False

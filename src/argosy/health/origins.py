@@ -20,13 +20,20 @@ _BRACKETED = (
     re.compile(r"\[(?:\d+,)?(?P<rank>\d{1,7})\]<std(?:out|err)>: ?"),
     re.compile(r"\[(?:[a-z]+_?)?(?P<local>\d{1,3})\]: ?"),
     re.compile(r"\[(?P<maybe>[a-zA-Z][\w-]*(?:\.[\w-]+)*):\d+(?::\d+)*\] ?"),
+    re.compile(r"\[(?P<host>[a-z]{1,12}\d{0,4}-[a-z]{1,4}\d{2,4}|[a-z]{1,6}\d{1,4}-\d{2,4})\] (?=\S)"),
     re.compile(r"\[pod/(?P<host>[\w.-]+)/(?P<program>[\w.-]+)\] ?"),
 )
 _WORDED = (
+    # pdsh and its like, before a line that can't begin otherwise.
+    re.compile(
+        r"(?!(?:rank|gpu|npu|step|task|xid|log)[-_\d])(?P<host>(?=[\w.-]{0,60}\d)[A-Za-z][\w.-]{0,62}): "
+        r"(?=\[ *\d+\.\d+\]|\[rank\d|srun: |slurmstepd: |NVRM: )"
+    ),
     re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d{1,9}):\d+ \[(?P<local>-?\d{1,6})\] (?=\S)"),
     re.compile(r"(?P<maybe>[\w.-]+)(?:\s+\||:)\s+(?=\S)"),
     re.compile(
-        r"(?P<maybe>[\w.-]+) (?P<program>kernel|console|ipmi(?:-sel)?|sel|bmc|systemd|slurmd|nic)(?:\[\d+\])?: (?=\S)"
+        r"(?P<maybe>[\w.-]+) (?P<program>kernel|console|ipmi(?:-sel)?|sel|bmc|systemd|slurmd|nic)"
+        r"(?:\[\d+\]| counters[^:]{0,20})?: (?=\S)"
     ),
     re.compile(r"(?:stdout|stderr) [FP] "),
     re.compile(r"(?:kern|user|daemon|syslog)\s*[:.]\s*(?:emerg|alert|crit|err|warn|notice|info|debug)\s*: "),
@@ -57,6 +64,8 @@ _HOST = re.compile(
     rf"(?:[a-z0-9]+-)*(?:{_HOST_WORDS})(?:-?\d[a-z0-9]*|-[a-z](?:\d[a-z0-9]*)?)(?:-[a-z0-9]+)*|\d+\.\d+\.\d+\.\d+",
     re.ASCII,
 )
+# Names by rack and place, which are hosts where a program of the machine follows.
+_RACKED = re.compile(r"[a-z]{1,12}\d{0,4}(?:-[a-z]{0,4}\d{1,4}){1,3}", re.ASCII)
 _LOG_WORDS = r"(?:dmesg|journal(?:ctl)?|syslog|kern(?:el)?|messages|console|slurmd|sel|bmc|ipmi)"
 _KERNEL_FILE = re.compile(rf"{_LOG_WORDS}[-_.](?P<after>[\w-]+)|(?P<before>[\w-]+?)[-_.]{_LOG_WORDS}(?![a-z])")
 _NAMED_LOCAL = re.compile(r"(?:^|[^a-z])(?:local[_-]?rank|device|gpu_?(?=\d)|npu_?(?=\d))[_-]?(\d{1,2})(?!\d)")
@@ -182,7 +191,7 @@ def _prefix(line: str, position: int) -> tuple[int, Origin]:
         if found:
             groups = found.groupdict()
             maybe = groups.get("maybe")
-            if maybe is None or is_host(maybe):
+            if maybe is None or is_host(maybe) or (groups.get("program") and _RACKED.fullmatch(maybe)):
                 return found.end(), _origin(groups)
     return position, Origin()
 
@@ -212,6 +221,8 @@ def _after_stamp(line: str, found: Found) -> tuple[int, Origin]:
 def _speaker(text: str) -> Origin:
     """Read whom the message itself names as the one who speaks, or is spoken of."""
     slurm = _SLURM.match(text)
+    if slurm and "DUE TO NODE FAIL" in text:
+        return Origin()
     if slurm:
         return Origin(rank=int(slurm["rank"]) if slurm["rank"] else None, host=slurm["host"] or slurm["host2"])
     found = _SPEAKER.match(text)

@@ -4,11 +4,16 @@ A job that stopped for a fault does not step on, and one that was started anew s
 not know how progress is found in logs, nor which of the clues left is the cause.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from argosy.health.clues import Clue
+from argosy.health.lived import lived_through
 
+LIVED, TRACEBACK = "run.lived_through", "python.traceback"
+"""The signatures of lines that may call a fault past, and that open a Python error of many lines."""
+
+TRACEBACK_LINES, NEXT_LINES = 80, 3
 PROGRESS = "run.progress"
 """The signature of the line after which a log shows some steps more (steps.py)."""
 
@@ -27,14 +32,15 @@ ENDS = ("elastic.", "deepspeed.exit", "mpi.signal", "slurm.task", "launcher.clos
 
 
 def part(clues: Sequence[Clue]) -> tuple[list[Clue], list[Clue]]:
-    """Part clues into those that may tell what ended the job, and causes that the job outlived."""
+    """Part clues into those that may tell what ended the job, and causes that the job outlived, as told or as seen."""
     steps = [clue for clue in clues if clue.signature == PROGRESS]
     failed_us = _first_failure_us(clues, steps)
+    said = set(_said(clues))
     left: list[Clue] = []
     outlived: list[Clue] = []
     for clue in clues:
-        past = any(_before(clue, step) for step in steps) or _stale(clue, failed_us)
-        past = past and clue.role in ("cause", "symptom") and not _slow(clue)
+        past = _passed(clue, steps) or _stale(clue, failed_us)
+        past = clue.role in ("cause", "symptom") and ((past and not _slow(clue)) or clue.order in said)
         if not past:
             left.append(clue)
         elif clue.role == "cause":
@@ -42,11 +48,47 @@ def part(clues: Sequence[Clue]) -> tuple[list[Clue], list[Clue]]:
     return left, outlived
 
 
-def still_worth_telling(outlived: Iterable[Clue], clues: Iterable[Clue]) -> list[Clue]:
-    """Where nothing else broke: outlived causes that cost the job a start, or that hardware still has; weakly."""
+def still_worth_telling(outlived: Iterable[Clue], clues: Sequence[Clue], *, failed: bool) -> list[Clue]:
+    """Choose outlived causes to tell, weakly, where nothing else explains an end.
+
+    failed: something ended the job. Then what was but said to be lived through may be it; else those that cost the job
+    a start, or that hardware still has.
+    """
+    steps = [clue for clue in clues if clue.signature == PROGRESS]
     ended = any(clue.signature.startswith(ENDS) for clue in clues)
-    kept = [clue for clue in outlived if ended or (clue.remedy == "cordon_replace" and clue.depth < 2)]
+    if failed:
+        kept = [clue for clue in outlived if not _passed(clue, steps)]
+    else:
+        kept = [
+            clue for clue in outlived if ended or (clue.remedy == "cordon_replace" and clue.layer in MACHINE_LAYERS)
+        ]
     return [replace(clue, strength=max(1, clue.strength - 1)) for clue in kept]
+
+
+def _passed(clue: Clue, steps: Iterable[Clue]) -> bool:
+    return any(_before(clue, step) for step in steps)
+
+
+def _said(clues: Sequence[Clue]) -> Iterator[int]:
+    """Give the places of causes and symptoms that their own line, or one of the same program close by, calls past."""
+    calm: dict[tuple[str, int | None], list[int]] = {}
+    traces: dict[tuple[str, int | None], list[int]] = {}
+    for clue in clues:
+        if clue.signature in (LIVED, TRACEBACK) and (clue.signature == TRACEBACK or lived_through(clue.line.text)):
+            (calm if clue.signature == LIVED else traces).setdefault(_who(clue), []).append(clue.line.number)
+    for clue in clues:
+        # Where skipping is the fault, the word is no comfort.
+        if clue.role not in ("cause", "symptom") or clue.fault_class == "user.uneven_data":
+            continue
+        at, lines = clue.line.number, calm.get(_who(clue), ())
+        above = [line for line in traces.get(_who(clue), ()) if at - TRACEBACK_LINES < line < at]
+        announced = above and any(max(above) - NEXT_LINES <= line < max(above) for line in lines)
+        if lived_through(clue.line.text) or announced or any(at < line <= at + NEXT_LINES for line in lines):
+            yield clue.order
+
+
+def _who(clue: Clue) -> tuple[str, int | None]:
+    return clue.line.source, clue.line.rank
 
 
 def _first_failure_us(clues: Iterable[Clue], steps: Sequence[Clue]) -> int | None:
@@ -57,7 +99,7 @@ def _first_failure_us(clues: Iterable[Clue], steps: Sequence[Clue]) -> int | Non
         if clue.at_us is not None
         and clue.layer not in MACHINE_LAYERS
         and (clue.role == "cause" or (clue.role == "symptom" and clue.strength > 1))
-        and not any(_before(clue, step) for step in steps)
+        and not _passed(clue, steps)
     ]
     return min(times, default=None)
 

@@ -12,6 +12,7 @@ _RANK = re.compile(r"(?<![\w.])(?:global )?[Rr]ank(?:ID)?[ :=#_]{0,2}(\d{1,7})\b
 _HOST = re.compile(
     r"\b(?:[Nn]odes?|[Hh]ost(?:name)?|[Mm]achine|IP|[Aa]ddress)(?: name)?(?::|=| is)? ?['\"]?([A-Za-z0-9][\w.-]*\w)"
 )
+_ADDRESS = re.compile(r"\b(?:NPU|GPU) (?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)\b")
 _CHIP = re.compile(r"\b(?:NPU|GPU|[Dd]evice|davinci)(?: ?ID)?[ :=#]{0,2}(\d{1,2})\b(?![\w.:%]| ?(?:[GM]i?B|%))")
 
 
@@ -30,7 +31,7 @@ def place_in(text: str) -> Place:
     >>> place_in("Rank 5: found NaN. Device: 5, node: gpu-n07")
     Place(rank=5, host='gpu-n07', chip='5')
     """
-    ranks, chips = set(_RANK.findall(text)), set(_CHIP.findall(text))
+    ranks, chips = set(_RANK.findall(text)), set(_ADDRESS.findall(text) or _CHIP.findall(text))
     hosts = {name for name in _HOST.findall(text) if is_host(name)}
     return Place(
         rank=int(ranks.pop()) if len(ranks) == 1 else None,

@@ -34,12 +34,12 @@ class Roster:
             if size > self.ranks.get(place, (0, 0))[0] and (place in self.ranks or len(self.ranks) < PLACES_MAX):
                 self.ranks[place] = (size, rank)
 
-    def filled(self, lines: Iterable[tuple[Line, int | None]]) -> list[Line]:
-        """Give lines, each with the id of its process where it is known, the rank and the host that they lack.
+    def filled(self, lines: Iterable[Line]) -> list[Line]:
+        """Give lines the rank and the host that they lack, by the process that printed them.
 
         A rank that was seen on several hosts, as after a restart, lends none.
         """
-        named = [self._ranked(line, pid) for line, pid in lines]
+        named = [self._ranked(line) for line in lines]
         hosts: dict[int, set[str]] = {}
         for (host, _), (_, rank) in self.ranks.items():
             hosts.setdefault(rank, set()).add(host)
@@ -49,6 +49,8 @@ class Roster:
         alone = {rank: next(iter(found)) for rank, found in hosts.items() if len(found) == 1}
         return [line if line.host or line.rank not in alone else replace(line, host=alone[line.rank]) for line in named]
 
-    def _ranked(self, line: Line, pid: int | None) -> Line:
-        known = self.ranks.get((line.host, pid)) if line.rank is None and line.host and pid is not None else None
+    def _ranked(self, line: Line) -> Line:
+        known = (
+            self.ranks.get((line.host, line.pid)) if line.rank is None and line.host and line.pid is not None else None
+        )
         return line if known is None else replace(line, rank=known[1])

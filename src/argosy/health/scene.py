@@ -79,13 +79,12 @@ class Scene:
         close = min((list(seats) for seats in homes if len(seats) > 1), key=len, default=[])
         return bool(close) and bool(self.idle[board.seat_rank[close]].all())
 
-    def sufferers(self, ranks: Iterable[int], nodes: Iterable[int] = ()) -> tuple[str, ...]:
-        """Say who only waits for these ranks (indices) or nodes."""
+    def sufferers(self, ranks: Iterable[int], nodes: Iterable[int] = ()) -> tuple[int, ...]:
+        """Give the ranks that only wait for these ranks (indices) or nodes."""
         own = list(ranks)
         held = self.waits.held_by(own, list(nodes))
         held[own] = False
-        waiting = self.board.ranks[held].tolist()
-        return (rank_words(waiting),) if waiting else ()
+        return tuple(self.board.ranks[held].tolist())
 
     def last_seen_us(self, rank: int) -> int | None:
         """Tell when a rank's trace last shows it doing something."""

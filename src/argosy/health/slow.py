@@ -189,7 +189,7 @@ def _of_rank(scene: Scene, slow: SlowRank) -> Finding:
         remedy="cordon_replace",
         advice=f"look at clocks, temperature and load of rank {rank}{f' on {host}' if host else ''}; then replace it",
         evidence=(scene.evidence(rank, text),),
-        sufferers=(rank_words(others),) if others else (),
+        sufferers=tuple(others),
         ranks=(rank,),
         hosts=(host,) if host else (),
         at_us=None,
@@ -261,4 +261,4 @@ def _slow_probe(scene: Scene, groups: Iterable[tuple[int, ...]]) -> LinkProbe | 
 
 def _with(found: Finding, evidence: tuple[Evidence, ...], groups: Iterable[tuple[int, ...]]) -> Finding:
     members = sorted(set[int]().union(*groups) - set(found.ranks))
-    return replace(found, evidence=(*evidence, *found.evidence), sufferers=(rank_words(members),) if members else ())
+    return replace(found, evidence=(*evidence, *found.evidence), sufferers=tuple(members))

@@ -30,9 +30,10 @@ _TROUBLE = re.compile(r"\b(?:error|fail|exception|out of memory|timed? ?out|abor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A line that tells a step. lines_after: how many lines of the piece stand behind it."""
+    """A line that tells a step. newest: the log's last one. lines_after: how many lines stand behind it."""
 
     step: str
+    newest: str
     text: str
     lines_after: int
     stamp: Stamp | None
@@ -59,16 +60,17 @@ def step_before_last(tail: bytes) -> Step | None:
     if not may_step(tail):
         return None
     lines = tail.split(b"\n")
-    steps: set[str] = set()
+    steps: dict[str, None] = {}
     for place in range(len(lines) - 1, -1, -1):
         text = lines[place][:LINE_BYTES].decode("utf-8", "replace")
         step = step_of(text)
         if step and step not in steps and not _TROUBLE.search(text):
-            steps.add(step)
+            steps[step] = None
             if len(steps) == STEPS_AFTER:
                 head = read_head(text)
                 stamp = head.stamp or _stamp_above(lines[max(0, place - TIMES_ABOVE) : place])
-                return Step(step=step, text=head.text, lines_after=len(lines) - 1 - place, stamp=stamp)
+                newest = next(iter(steps))
+                return Step(step=step, newest=newest, text=head.text, lines_after=len(lines) - 1 - place, stamp=stamp)
     return None
 
 

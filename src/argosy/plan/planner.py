@@ -10,10 +10,10 @@ from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape, check_trainable
+from argosy.plan.search.answers import chosen_plans
 from argosy.plan.search.fit import never_fits, usable_classes
 from argosy.plan.search.offers import Progress, gather
 from argosy.plan.search.question import Asked, make_search
-from argosy.plan.search.ranking import chosen_plans
 
 MISSING_SHOWN = 5
 

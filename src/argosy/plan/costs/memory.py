@@ -134,6 +134,12 @@ def messages_gb(setting: Setting, first: bool, last: bool, holding: Holding) -> 
     return with_gaps(one * ((not first) + (not last)))
 
 
+def reserve_gb(memory_gb: float, *, emulated: bool) -> float:
+    """Give the part of what a place is said to hold that is an allowance: for gaps and the runtime; 10^9 bytes."""
+    runtime_gb = 0.0 if emulated else RUNTIME_GB
+    return max(0.0, memory_gb - runtime_gb) * FRAGMENTATION / (1 + FRAGMENTATION) + runtime_gb
+
+
 def with_gaps(amount_bytes: float) -> float:
     """Turn bytes into 10^9 bytes, the allocator's gaps included."""
     return amount_bytes * (1 + FRAGMENTATION) / GB

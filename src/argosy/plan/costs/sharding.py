@@ -88,8 +88,10 @@ def shared_parameters(setting: Setting, unit: int, way: Way, shards: int) -> int
 
     Those of experts are among them only where there are more ranks than EP spreads experts over.
     """
+    if shards == 1:
+        return 0
     dense, experts = rank_parameters_apart(setting.cut_shape(way.tp), unit, way.tp, way.ep)
-    return dense * (shards > 1) + experts * (shards // way.ep > 1)
+    return dense + experts * (shards // way.ep > 1)
 
 
 def _of_ring(numbers: tuple[int, int], shards: int, ep: int, each_bytes: int) -> tuple[float, float]:

@@ -49,8 +49,9 @@ def export_flagscale(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] |
         "micro-batch-size": grid.microbatch_size,
         "global-batch-size": plan.global_batch_size,
     }
+    ranks = f"{plan.world_size} rank{'' if plan.world_size == 1 else 's'}"
     lines = [
-        f"# {plan.model} on {plan.world_size} ranks: the train configuration of {VERSION}.",
+        f"# {plan.model} on {ranks}: the train configuration of {VERSION}.",
         "# Add data, tokenizer, optimizer and checkpoints. Each node has its own hetero_current_device_type: give it",
         "# by `type=` in the hostfile.",
         *(f"# {note}" for note in expectation(plan)),

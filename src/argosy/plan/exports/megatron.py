@@ -24,10 +24,10 @@ def export_megatron(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] | 
     grid = grid_of(plan, shape, TOOL)
     check_vendors(grid, vendors or {})
     arguments = plan_arguments(grid)
+    ranks = f"{plan.world_size} rank{'' if plan.world_size == 1 else 's'}"
     lines = [
-        f"# {plan.model} on {plan.world_size} ranks: arguments for {VERSION}, to be sourced by bash:",
-        f'#   torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}" (with --nnodes and --nproc-per-node for '
-        f"{plan.world_size} ranks)",
+        f"# {plan.model} on {ranks}: arguments for {VERSION}, to be sourced by bash:",
+        f'#   torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}" (with --nnodes and --nproc-per-node for {ranks})',
         "# Data, tokenizer, learning rate, steps and checkpoints are yours to add.",
         *(f"# {note}" for note in (*expectation(plan), *class_notes(grid))),
         *_environment(arguments),

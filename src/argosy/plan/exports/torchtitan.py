@@ -66,11 +66,12 @@ def _head(grid: Grid, flavor: Flavor, full: bool) -> list[str]:
     often = SENT_OFTEN.get(plan.zero_stage)
     if often and grid.places == 1 and grid.microbatches > 1 and grid.dp > 1:
         notes.append(f"{often} in each of {grid.microbatches} micro-batches; the plan counts it once a step.")
+    ranks = f"{plan.world_size} rank{'' if plan.world_size == 1 else 's'}"
     return [
-        f'"""{plan.model} on {plan.world_size} ranks, for {VERSION}.',
+        f'"""{plan.model} on {ranks}, for {VERSION}.',
         "",
         f"Where this file can be imported as NAME: torchrun ... -m torchtitan.train --module NAME --config argosy_plan "
-        f"on {plan.world_size} ranks.",
+        f"on {ranks}.",
         "Optimizer, data, steps and checkpoints are placeholders.",
         *notes,
         '"""',

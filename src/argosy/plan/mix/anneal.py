@@ -8,7 +8,18 @@ walk is drawn from a seed: a search repeats. Must not know what classes of chips
 import numpy as np
 
 from argosy.contracts.compiled import compiled
-from argosy.plan.mix.arrays import Factors, Numbers, Pool, Rings, Tables
+from argosy.plan.mix.arrays import (
+    AGAIN,
+    SECONDS,
+    SPARED,
+    STATE,
+    STORED,
+    Factors,
+    Numbers,
+    Pool,
+    Rings,
+    Tables,
+)
 from argosy.plan.mix.tables import Floats, Integers
 
 # Columns of a row before its stages' carriers.
@@ -22,52 +33,86 @@ FACTOR, MODULUS = 48271, 2147483647
 
 
 @compiled
+def _work_s(sums: Floats, room: float, flying: int, first: int, end: int) -> float:
+    """Seconds of a stage's layers, some recomputed where memory is short; infinite if they don't fit.
+
+    sums, room: of its carrier, as in Tables; flying: micro-batches that are kept.
+    """
+    work_s = sums[end, SECONDS] - sums[first, SECONDS]
+    lacking = sums[end, STATE] - sums[first, STATE] + flying * (sums[end, STORED] - sums[first, STORED]) - room
+    if lacking > 0:
+        spared = flying * (sums[end, SPARED] - sums[first, SPARED])
+        if room < 0 or lacking > spared:
+            return float(np.inf)
+        work_s += lacking / spared * (sums[end, AGAIN] - sums[first, AGAIN])
+    return float(work_s)
+
+
+@compiled
+def _orderly(row: Integers, pool: Pool, ratio: int) -> bool:
+    """Whether stages on one class stand in a row at one TP degree, and the next class's is near it."""
+    met, last = 0, row[HEAD]
+    for stage in range(1, row[STAGES]):
+        carrier = row[HEAD + stage]
+        if carrier == last:
+            continue
+        met |= 1 << pool.classes[last]
+        one, two = pool.degrees[last], pool.degrees[carrier]
+        if met >> pool.classes[carrier] & 1 or max(one, two) > ratio * min(one, two):
+            return False
+        last = carrier
+    return True
+
+
+@compiled
 def _pace(row: Integers, tables: Tables, factors: Factors) -> tuple[float, float]:
     """Seconds of the slowest stage, and of the first micro-batch and the optimizer's step; infinite if not allowed."""
-    _, seconds, state, stored, room, forward, backward, update = tables
     size, stages, width = row[SIZE], row[STAGES], (len(row) - HEAD) // 2
     slowest_s, fill_s, update_s, first = 0.0, 0.0, 0.0, 0
-    layers = seconds.shape[2] - 1
+    layers = tables.sums.shape[2] - 1
     for stage in range(stages):
         carrier, end = row[HEAD + stage], row[HEAD + width + stage]
         if end <= first or end > layers:
             return np.inf, np.inf
-        held = state[size, carrier, end] - state[size, carrier, first]
-        held += (stages - stage) * (stored[size, carrier, end] - stored[size, carrier, first])
-        if held > room[size, carrier]:
+        flying = stages if factors.level else stages - stage
+        own_s = _work_s(tables.sums[size, carrier], tables.room[size, carrier], flying, first, end)
+        if own_s == np.inf:
             return np.inf, np.inf
-        own_s = seconds[size, carrier, end] - seconds[size, carrier, first]
         if stage < stages - 1:
-            factor = factors[0][stages] if stage == 0 else 1.0
-            own_s += factor * forward[size, end, carrier, row[HEAD + stage + 1]]
+            factor = factors.first[stages] if stage == 0 else 1.0
+            own_s += factor * tables.forward[size, end, carrier, row[HEAD + stage + 1]]
         if stage > 0:
-            factor = factors[1] if stage == stages - 1 else 1.0
-            own_s += factor * backward[size, first, row[HEAD + stage - 1], carrier]
+            factor = factors.last if stage == stages - 1 else 1.0
+            own_s += factor * tables.backward[size, first, row[HEAD + stage - 1], carrier]
         fill_s += own_s
         slowest_s = max(slowest_s, own_s)
-        update_s = max(update_s, update[size, carrier, first])
+        update_s = max(update_s, tables.update[size, carrier, first])
         first = end
-    return (slowest_s, fill_s + update_s) if first == layers else (np.inf, np.inf)
+    if first != layers:
+        return np.inf, np.inf
+    return slowest_s, fill_s - factors.hidden * (fill_s - slowest_s) + update_s
 
 
 @compiled
 def deal(rows: Integers, tables: Tables, factors: Factors, batch: int) -> tuple[float, Integers]:
     """Give the least seconds in which the batch is trained, and each row's micro-batches; infinite if not allowed.
 
-    Every row does one at least. From the time that fractions of micro-batches would need, one is added wherever it is
-    done first; then the last to end gives up what the batch doesn't need.
+    Every row does one at least, or as many as it has stages. From the time that fractions of micro-batches would need,
+    one is added wherever it is done first; then the last to end gives up what the batch doesn't need.
     """
-    slowest_s, fill_s = np.zeros(len(rows)), np.zeros(len(rows))
+    slowest_s, fill_s, least = np.zeros(len(rows)), np.zeros(len(rows)), np.ones(len(rows), np.int64)
     counts, samples = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     rate, done, time_s, trained = 0.0, 0.0, 0.0, 0
     for index in range(len(rows)):
         slowest_s[index], fill_s[index] = _pace(rows[index], tables, factors)
         if fill_s[index] == np.inf:
             return np.inf, counts
-        samples[index] = rows[index, REPLICAS] * tables[0][rows[index, SIZE]]
+        samples[index] = rows[index, REPLICAS] * tables.sizes[rows[index, SIZE]]
         rate += samples[index] / slowest_s[index]
         done += samples[index] * (1 - fill_s[index] / slowest_s[index])
-        time_s = max(time_s, fill_s[index])
+        if factors.filled:
+            least[index] = rows[index, STAGES]
+        time_s = max(time_s, fill_s[index] + (least[index] - 1) * slowest_s[index])
     time_s = max(time_s, (batch - done) / rate)
     for index in range(len(rows)):
         counts[index] = int((time_s - fill_s[index]) / slowest_s[index] + 1e-9) + 1
@@ -81,7 +126,7 @@ def deal(rows: Integers, tables: Tables, factors: Factors, batch: int) -> tuple[
     ends_s = fill_s + (counts - 1) * slowest_s
     while True:
         latest = int(np.argmax(ends_s))
-        if counts[latest] <= 1 or trained - samples[latest] < batch:
+        if counts[latest] <= least[latest] or trained - samples[latest] < batch:
             return ends_s[latest], counts
         counts[latest] -= 1
         ends_s[latest] = fill_s[latest] + (counts[latest] - 1) * slowest_s[latest]
@@ -89,52 +134,83 @@ def deal(rows: Integers, tables: Tables, factors: Factors, batch: int) -> tuple[
 
 
 @compiled
+def _holders_s(rows: Integers, stage: Integers, pool: Pool, chip_s: Floats) -> float:
+    """Seconds of one ring for a unit of weight, as slow as its slowest holder.
+
+    A holder's chips share what they send, and a node's network with the other chips that its replica has there.
+    """
+    slowest_s, members = 0.0, 0
+    for index in range(len(rows)):
+        row, used = rows[index], 0
+        carrier = row[HEAD + stage[index]]
+        each = pool.classes[carrier]
+        for other in range(row[STAGES]):
+            if pool.classes[row[HEAD + other]] == each:
+                used += pool.degrees[row[HEAD + other]]
+        part = min(1.0, used / pool.nodes[each])
+        slowest_s = max(slowest_s, chip_s[each] * part / pool.degrees[carrier])
+        members += row[REPLICAS]
+    return 2 * (members - 1) / members * slowest_s
+
+
+@compiled
 def _run(rows: Integers, stage: Integers, pool: Pool, rings: Rings, weights: int, phases: Floats) -> float:
     """Seconds of one ring for some layers; `phases`: those inside each class of chips, and across them, last."""
-    classes, _, split, chips, _ = pool
-    _, rings_s, across_s, shares = rings
-    count = len(chips)
-    holders, least = np.zeros(count, np.int64), np.full(count, len(shares), np.int64)
+    count = len(pool.chips)
+    holders, least = np.zeros(count, np.int64), np.full(count, len(rings.shares), np.int64)
     for index in range(len(rows)):
         carrier = rows[index, HEAD + stage[index]]
-        each = classes[carrier]
+        each = pool.classes[carrier]
         holders[each] += rows[index, REPLICAS]
-        least[each] = min(least[each], split[carrier])
-    total, smallest, bits, pieces = holders.sum(), least.min(), 0, across_s.shape[1] - 1
+        least[each] = min(least[each], pool.split[carrier])
+    total, smallest, bits, pieces = holders.sum(), least.min(), 0, rings.across.shape[1] - 1
     ring_s = 0.0
     for a in range(count):
         if holders[a]:
             bits += 1 << a
-            pieces = min(pieces, holders[a] * shares[least[a]])
-            phases[a] = rings_s[a, a, least[a], holders[a], weights]
+            pieces = min(pieces, holders[a] * rings.shares[least[a]])
+            phases[a] = rings.pairs[a, a, least[a], holders[a], weights]
             for b in range(a, count):
                 if holders[b] > (a == b):
-                    ring_s = max(ring_s, rings_s[a, b, smallest, total, weights])
-    phases[count] = across_s[bits, pieces, weights]
+                    ring_s = max(ring_s, rings.pairs[a, b, smallest, total, weights])
+    phases[count] = rings.across[bits, pieces, weights]
     return ring_s
 
 
 @compiled
-def sums(rows: Integers, pool: Pool, rings: Rings) -> tuple[float, float]:
-    """Give the seconds of summing gradients with one ring and in three phases, each by its slowest stage."""
-    width, layers, count = (rows.shape[1] - HEAD) // 2, rings[0].shape[0] - 1, len(pool[3])
+def sums(rows: Integers, numbers: Numbers) -> tuple[float, float]:
+    """Give the seconds of summing gradients with one ring and in three phases, each by its slowest stage.
+
+    With one ring what the last backwards of the stages hide doesn't count.
+    """
+    tables, pool, rings, factors = numbers
+    width, layers, count = (rows.shape[1] - HEAD) // 2, rings.weights.shape[0] - 1, len(pool.chips)
     stage, one_s = np.zeros(len(rows), np.int64), np.zeros(len(rows))
     inside_s, across_s, phases = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(count + 1)
     one_max, inside_max, across_max, first = 0.0, 0.0, 0.0, 0
+    begun, drained_s = np.zeros(len(rows), np.int64), np.zeros(len(rows))
     while first < layers:
         end = layers
         for index in range(len(rows)):
             end = min(end, rows[index, HEAD + width + stage[index]])
-        ring_s = _run(rows, stage, pool, rings, rings[0][first, end], phases)
+        if len(rings.chip_s):
+            ring_s = rings.weights[first, end] * _holders_s(rows, stage, pool, rings.chip_s)
+        else:
+            ring_s = _run(rows, stage, pool, rings, rings.numbers[first, end], phases)
         for index in range(len(rows)):
+            carrier, size = rows[index, HEAD + stage[index]], rows[index, SIZE]
             one_s[index] += ring_s
-            inside_s[index] += phases[pool[0][rows[index, HEAD + stage[index]]]]
+            inside_s[index] += phases[pool.classes[carrier]]
             across_s[index] += phases[count]
             if rows[index, HEAD + width + stage[index]] == end:
-                one_max, inside_max = max(one_max, one_s[index]), max(inside_max, inside_s[index])
-                across_max = max(across_max, across_s[index])
+                times = tables.sums[size, carrier]
+                work_s = times[end, SECONDS] - times[begun[index], SECONDS]
+                drained_s[index] += factors.drained * work_s
+                one_max = max(one_max, factors.shown * one_s[index] + max(0.0, one_s[index] - drained_s[index]))
+                inside_max, across_max = max(inside_max, inside_s[index]), max(across_max, across_s[index])
                 one_s[index], inside_s[index], across_s[index] = 0.0, 0.0, 0.0
                 stage[index] += 1
+                begun[index] = end
         first = end
     return one_max, inside_max + across_max
 
@@ -146,19 +222,20 @@ def step_s(rows: Integers, numbers: Numbers, ring_weight: float, longest_s: floa
     ring_weight: how much of the sums' time is one ring's, the rest is three phases'.
     """
     tables, pool, rings, factors = numbers
-    classes, degrees, _, chips, batch = pool
-    left, total = chips.copy(), 0
+    left, total = pool.chips.copy(), 0
     for index in range(len(rows)):
+        if factors.ratio and not _orderly(rows[index], pool, factors.ratio):
+            return np.inf
         total += rows[index, REPLICAS]
         for stage in range(rows[index, STAGES]):
             carrier = rows[index, HEAD + stage]
-            left[classes[carrier]] -= rows[index, REPLICAS] * degrees[carrier]
-    if left.min() < 0 or rows[:, REPLICAS].min() < 1 or total >= rings[1].shape[3]:
+            left[pool.classes[carrier]] -= rows[index, REPLICAS] * pool.degrees[carrier]
+    if left.min() < 0 or rows[:, REPLICAS].min() < 1 or total > rings.replicas_max:
         return np.inf
-    compute_s, _ = deal(rows, tables, factors, batch)
+    compute_s, _ = deal(rows, tables, factors, pool.batch)
     if compute_s >= longest_s:
         return np.inf
-    one_s, phased_s = sums(rows, pool, rings)
+    one_s, phased_s = sums(rows, numbers)
     return compute_s + ring_weight * one_s + (1 - ring_weight) * phased_s
 
 
@@ -169,16 +246,14 @@ def _draw(seed: Integers, below: int) -> int:
 
 
 @compiled
-def _ends_within(row: Integers, tables: Tables, limit_s: float, ends: Integers) -> bool:
+def _ends_within(row: Integers, tables: Tables, level: bool, limit_s: float, ends: Integers) -> bool:
     """Whether stages of at most so many seconds, each as long as it may be, hold all layers; where they end."""
-    _, seconds, state, stored, room, _, _, _ = tables
-    size, stages, layers, end = row[SIZE], row[STAGES], seconds.shape[2] - 1, 0
+    size, stages, layers, end = row[SIZE], row[STAGES], tables.sums.shape[2] - 1, 0
     for stage in range(stages):
-        carrier, first = row[HEAD + stage], end
+        carrier, first, flying = row[HEAD + stage], end, stages if level else stages - stage
+        sums, room = tables.sums[size, carrier], tables.room[size, carrier]
         while end < layers - (stages - 1 - stage):
-            held = state[size, carrier, end + 1] - state[size, carrier, first]
-            held += (stages - stage) * (stored[size, carrier, end + 1] - stored[size, carrier, first])
-            if held > room[size, carrier] or seconds[size, carrier, end + 1] - seconds[size, carrier, first] > limit_s:
+            if _work_s(sums, room, flying, first, end + 1) > limit_s:
                 break
             end += 1
         if end == first:
@@ -188,21 +263,22 @@ def _ends_within(row: Integers, tables: Tables, limit_s: float, ends: Integers) 
 
 
 @compiled
-def cut_evenly(row: Integers, tables: Tables) -> bool:
+def cut_evenly(row: Integers, tables: Tables, level: bool) -> bool:
     """Cut a row's layers so that its slowest stage is quickest, messages left out; tell whether they fit."""
     width, ends = (len(row) - HEAD) // 2, np.zeros(row[STAGES], np.int64)
     low_s, high_s = 0.0, 0.0
     for stage in range(row[STAGES]):
-        high_s = max(high_s, tables[1][row[SIZE], row[HEAD + stage], -1])
-    if not _ends_within(row, tables, high_s, ends):
+        most = tables.sums[row[SIZE], row[HEAD + stage], -1]
+        high_s = max(high_s, most[SECONDS] + most[AGAIN])
+    if not _ends_within(row, tables, level, high_s, ends):
         return False
     for _ in range(HALVINGS):
         middle_s = (low_s + high_s) / 2
-        if _ends_within(row, tables, middle_s, ends):
+        if _ends_within(row, tables, level, middle_s, ends):
             high_s = middle_s
         else:
             low_s = middle_s
-    _ends_within(row, tables, high_s, ends)
+    _ends_within(row, tables, level, high_s, ends)
     row[HEAD + width : HEAD + width + row[STAGES]] = ends
     return True
 
@@ -210,7 +286,7 @@ def cut_evenly(row: Integers, tables: Tables) -> bool:
 @compiled
 def fit(rows: Integers, pool: Pool, seed: Integers, fill: bool) -> bool:
     """Take replicas away until the chips do, and put some where chips are left, if asked to."""
-    classes, degrees, _, chips, batch = pool
+    classes, degrees, chips, batch = pool.classes, pool.degrees, pool.chips, pool.batch
     left, each = chips.copy(), np.zeros((len(rows), len(chips)), np.int64)
     for index in range(len(rows)):
         for stage in range(rows[index, STAGES]):
@@ -260,10 +336,10 @@ def _shift(rows: Integers, index: int, seed: Integers) -> bool:
 
 
 @compiled
-def _choose(rows: Integers, index: int, tables: Tables, pool: Pool, seed: Integers) -> bool:
+def _choose(rows: Integers, index: int, tables: Tables, level: bool, pool: Pool, seed: Integers) -> bool:
     """Put another carrier in place of one: in one stage, in all of its row, or everywhere."""
     row = rows[index]
-    stage, carrier, reach = _draw(seed, row[STAGES]), _draw(seed, len(pool[0])), _draw(seed, 3)
+    stage, carrier, reach = _draw(seed, row[STAGES]), _draw(seed, len(pool.classes)), _draw(seed, 3)
     old = row[HEAD + stage]
     row[HEAD + stage] = carrier
     for other in range(len(rows)):
@@ -271,17 +347,17 @@ def _choose(rows: Integers, index: int, tables: Tables, pool: Pool, seed: Intege
             if rows[other, HEAD + each] == old and (reach == 2 or (reach == 1 and other == index)):
                 rows[other, HEAD + each] = carrier
     if _draw(seed, 2):
-        cut_evenly(row, tables)
+        cut_evenly(row, tables, level)
     return bool(carrier != old) and fit(rows, pool, seed, _draw(seed, 2) == 1)
 
 
 @compiled
-def _swap(row: Integers, tables: Tables, seed: Integers) -> bool:
+def _swap(row: Integers, tables: Tables, level: bool, seed: Integers) -> bool:
     """Swap two stages' carriers."""
     one, two = HEAD + _draw(seed, row[STAGES]), HEAD + _draw(seed, row[STAGES])
     row[one], row[two] = row[two], row[one]
     if _draw(seed, 2):
-        cut_evenly(row, tables)
+        cut_evenly(row, tables, level)
     return bool(row[one] != row[two])
 
 
@@ -297,7 +373,7 @@ def _part(row: Integers, pool: Pool, seed: Integers) -> bool:
         row[HEAD + each], row[HEAD + width + each] = row[HEAD + each - 1], row[HEAD + width + each - 1]
     row[HEAD + width + stage] = (first + end) // 2
     if _draw(seed, 2):
-        row[HEAD + stage + _draw(seed, 2)] = _draw(seed, len(pool[0]))
+        row[HEAD + stage + _draw(seed, 2)] = _draw(seed, len(pool.classes))
     row[STAGES] = stages + 1
     return True
 
@@ -318,15 +394,15 @@ def _join(row: Integers, seed: Integers) -> bool:
 
 
 @compiled
-def _resize(rows: Integers, index: int, tables: Tables, seed: Integers) -> bool:
+def _resize(rows: Integers, index: int, tables: Tables, level: bool, seed: Integers) -> bool:
     """Take micro-batches of another size, in one row or in all."""
-    size = _draw(seed, len(tables[0]))
+    size = _draw(seed, len(tables.sizes))
     changed = bool(size != rows[index, SIZE])
     rows[index, SIZE] = size
     if _draw(seed, 2):
         rows[:, SIZE] = size
     if _draw(seed, 2):
-        cut_evenly(rows[index], tables)
+        cut_evenly(rows[index], tables, level)
     return changed
 
 
@@ -339,7 +415,7 @@ def _recount(rows: Integers, index: int, pool: Pool, seed: Integers) -> bool:
 
 
 @compiled
-def _fork(rows: Integers, index: int, tables: Tables, pool: Pool, seed: Integers) -> bool:
+def _fork(rows: Integers, index: int, tables: Tables, level: bool, pool: Pool, seed: Integers) -> bool:
     """Give some of a row's replicas a row of their own, the last, changed in carrier or in size."""
     row, new = rows[index], rows[-1]
     if row[REPLICAS] < 2:
@@ -348,46 +424,46 @@ def _fork(rows: Integers, index: int, tables: Tables, pool: Pool, seed: Integers
     new[REPLICAS] = 1 + _draw(seed, row[REPLICAS] - 1)
     row[REPLICAS] -= new[REPLICAS]
     how, stage = _draw(seed, 3), HEAD + _draw(seed, new[STAGES])
-    old, carrier = new[stage], _draw(seed, len(pool[0]))
+    old, carrier = new[stage], _draw(seed, len(pool.classes))
     if how == 0:
-        new[SIZE] = _draw(seed, len(tables[0]))
+        new[SIZE] = _draw(seed, len(tables.sizes))
     for each in range(HEAD, HEAD + new[STAGES] if how else HEAD):
         if each == stage or (how == 1 and new[each] == old):
             new[each] = carrier
     if _draw(seed, 2):
-        cut_evenly(new, tables)
+        cut_evenly(new, tables, level)
     return fit(rows, pool, seed, _draw(seed, 2) == 1)
 
 
 @compiled
-def _move(rows: Integers, count: int, tables: Tables, pool: Pool, seed: Integers) -> int:
+def _move(rows: Integers, count: int, tables: Tables, level: bool, pool: Pool, seed: Integers) -> int:
     """Change a mix of so many rows at random; give its rows' number then, 0 where nothing came of it."""
     kind, index = _draw(seed, 100), _draw(seed, count)
     used, row = rows[:count], rows[index]
     if kind < 30:
         return count if _shift(used, index, seed) else 0
     if kind < 50:
-        return count if _choose(used, index, tables, pool, seed) else 0
+        return count if _choose(used, index, tables, level, pool, seed) else 0
     if kind < 58:
-        return count if _swap(row, tables, seed) else 0
+        return count if _swap(row, tables, level, seed) else 0
     if kind < 72:
         if not (_part(row, pool, seed) if _draw(seed, 2) else _join(row, seed)):
             return 0
         if _draw(seed, 4):
-            cut_evenly(row, tables)
+            cut_evenly(row, tables, level)
         return count if fit(used, pool, seed, _draw(seed, 3) > 0) else 0
     if kind < 76:
-        return count if _resize(used, index, tables, seed) else 0
+        return count if _resize(used, index, tables, level, seed) else 0
     if kind < 90:
         return count if _recount(used, index, pool, seed) else 0
     if kind < 94:
-        return count + 1 if count < len(rows) and _fork(rows[: count + 1], index, tables, pool, seed) else 0
+        return count + 1 if count < len(rows) and _fork(rows[: count + 1], index, tables, level, pool, seed) else 0
     if kind < 97:
         if count < 2:
             return 0
         row[:] = rows[count - 1]
         return count - 1 if fit(rows[: count - 1], pool, seed, True) else 0
-    return count if cut_evenly(row, tables) else 0
+    return count if cut_evenly(row, tables, level) else 0
 
 
 @compiled
@@ -407,7 +483,7 @@ def anneal(
     for _ in range(priced):
         heat *= cooling
         tried[:] = rows
-        now = _move(tried, count, numbers[0], numbers[1], seed)
+        now = _move(tried, count, numbers[0], numbers[3].level, numbers[1], seed)
         if now == 0:
             continue
         # A change that is slower by a share x is taken with chance exp(-x / heat).

@@ -77,6 +77,31 @@ def plan_alike(problem: MixProblem) -> Mix:
     return plan_mix(problem, "one_ring", 1)
 
 
+def improved(
+    problem: MixProblem, parts: Sequence[tuple[Pipeline, int]], tried: int, seed: int = WALKS[0]
+) -> list[tuple[Pipeline, int]]:
+    """Change pipelines and how many there are of each for a shorter step with one ring; nothing if they don't fit."""
+    arrays = arrays_of(problem, [index for index, count in enumerate(problem.counts) if count])
+    rows = rows_of(problem, arrays, parts)
+    if step_s(rows, arrays.numbers, 1.0, np.inf) == np.inf:
+        for row in rows:
+            cut_evenly(row, arrays.numbers[0], arrays.numbers[3].level)
+    found_s, found = anneal(rows, PARTS_MAX, arrays.numbers, 1.0, tried, seed)
+    return [(_pipeline(problem, arrays, row), int(row[REPLICAS])) for row in found] if np.isfinite(found_s) else []
+
+
+def rows_of(problem: MixProblem, arrays: Arrays, parts: Sequence[tuple[Pipeline, int]]) -> Integers:
+    """Write pipelines, and how many there are of each, as rows of numbers."""
+    rows = np.zeros((len(parts), HEAD + 2 * arrays.stages_max), dtype=np.int64)
+    for row, (pipeline, replicas) in zip(rows, parts, strict=True):
+        stages, after = len(pipeline.ends), HEAD + arrays.stages_max
+        size = [table.microbatch_size for table in problem.tables].index(pipeline.microbatch_size)
+        row[[SIZE, STAGES, REPLICAS]] = size, stages, replicas
+        row[HEAD : HEAD + stages] = [arrays.carriers.index(carrier) for carrier in pipeline.carriers]
+        row[after : after + stages] = pipeline.ends
+    return rows
+
+
 def check(problem: MixProblem) -> None:
     """Refuse a pool without chips, a batch of nothing, or no tables."""
     if problem.batch < 1 or not problem.tables or min(problem.counts, default=0) < 0 or not sum(problem.counts):
@@ -112,7 +137,7 @@ def _begin(arrays: Arrays, sums: Sums) -> Integers | None:
         for picks in layouts:
             for size in range(len(arrays.numbers[0][0])):
                 row = _row(arrays, size, picks)
-                if not cut_evenly(row[0], arrays.numbers[0]):
+                if not cut_evenly(row[0], arrays.numbers[0], arrays.numbers[3].level):
                     continue
                 time_s = step_s(row, arrays.numbers, _ring_weight(sums), best_s)
                 if time_s < best_s:
@@ -124,7 +149,7 @@ def _begin(arrays: Arrays, sums: Sums) -> Integers | None:
 
 def _row(arrays: Arrays, size: int, picks: Sequence[int]) -> Integers:
     """Make a row of as many replicas of these carriers as the pool holds, not cut yet; one where it holds none."""
-    (sizes, *_), (classes, degrees, _, chips, batch), _, _ = arrays.numbers
+    (sizes, *_), (classes, degrees, _, chips, _, batch), _, _ = arrays.numbers
     used = np.zeros(len(chips), dtype=np.int64)
     np.add.at(used, classes[list(picks)], degrees[list(picks)])
     most = min(int(chips[kind] // used[kind]) for kind in range(len(chips)) if used[kind])
@@ -169,19 +194,24 @@ def _mix(problem: MixProblem, arrays: Arrays, rows: Integers) -> Mix:
             together[kind] = row.copy()
     tables, _, _, factors = arrays.numbers
     compute_s, counts = deal(np.stack(list(together.values())), tables, factors, problem.batch)
-    parts = []
-    for row, microbatches in zip(together.values(), counts, strict=True):
-        picks, ends = row[HEAD : HEAD + row[STAGES]], row[after : after + row[STAGES]]
-        pipeline = Pipeline(
-            microbatch_size=int(tables[0][row[SIZE]]),
-            carriers=tuple(arrays.carriers[pick] for pick in picks),
-            ends=tuple(ends.tolist()),
-        )
-        parts.append(MixPart(pipeline=pipeline, replicas=int(row[REPLICAS]), microbatches=int(microbatches)))
+    parts = [
+        MixPart(pipeline=_pipeline(problem, arrays, row), replicas=int(row[REPLICAS]), microbatches=int(microbatches))
+        for row, microbatches in zip(together.values(), counts, strict=True)
+    ]
     holders = [(part.pipeline, part.replicas) for part in parts]
     return Mix(
         parts=tuple(parts),
         compute_s=float(compute_s),
         one_ring_s=sum(sync_s(problem, holders, "one_ring")),
         three_phases_s=sum(sync_s(problem, holders, "three_phases")),
+    )
+
+
+def _pipeline(problem: MixProblem, arrays: Arrays, row: Integers) -> Pipeline:
+    """Read a row's pipeline."""
+    stages, after = int(row[STAGES]), HEAD + arrays.stages_max
+    return Pipeline(
+        microbatch_size=problem.tables[int(row[SIZE])].microbatch_size,
+        carriers=tuple(arrays.carriers[pick] for pick in row[HEAD : HEAD + stages]),
+        ends=tuple(row[after : after + stages].tolist()),
     )

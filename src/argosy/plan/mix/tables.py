@@ -18,6 +18,14 @@ Sums = Literal["one_ring", "three_phases"]
 """How gradients are summed: see `plan.mix.sync`."""
 
 
+def _free(size: Any, members: Any, _one: int, _two: int) -> Floats:
+    return np.zeros(np.broadcast(size, members).shape)
+
+
+def _once(_stages: int) -> float:
+    return 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carrier:
     """What a stage's replica runs on: the index of its class of chips, and how many of them share each layer."""
@@ -46,7 +54,8 @@ class MixTable:
 
     layer_s: forward and backward. state_bytes: kept whatever the batch; stored_bytes: kept for each micro-batch in
     flight; fixed_bytes, limit_bytes: by carrier. forward_s, backward_s: by (boundary, carrier, next stage's carrier),
-    the activations into and the gradients out of the layer that the boundary stands before.
+    the activations into and the gradients out of the layer that the boundary stands before. lean_bytes, again_s: where
+    layers may be recomputed, what one keeps then instead of stored_bytes, and how much longer it takes.
     """
 
     microbatch_size: int
@@ -59,6 +68,8 @@ class MixTable:
     limit_bytes: Floats
     forward_s: Floats
     backward_s: Floats
+    lean_bytes: Floats | None = None
+    again_s: Floats | None = None
 
     @property
     def layers(self) -> int:
@@ -76,25 +87,52 @@ class MixTable:
         return np.array([carrier.tp for carrier in self.carriers], dtype=np.int64)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How pipelines run and sum; by default as Sailor's simulator has it.
+
+    hidden: the part of all stages but the slowest that filling a pipeline doesn't show. level: each of P stages keeps P
+    micro-batches, else stage s keeps P - s. filled: a replica does as many micro-batches as it has stages, at least.
+    drained: the part of a stage's time that is backward; sums with one ring go on beside the last ones of the stages up
+    to their own. shown: what is sent after, as a part of the sums. ratio: where given, stages on one class stand in a
+    row and have one TP degree, and that of the next class is at most so many times more or less.
+    """
+
+    hidden: float = 0.0
+    level: bool = False
+    filled: bool = False
+    drained: float = 0.0
+    shown: float = 0.0
+    ratio: int = 0
+
+
+PLAIN = Schedule()
+
+
 @dataclass(frozen=True, kw_only=True)
 class MixProblem:
     """A job on a pool of chips. counts: chips by class; batch: samples of a step.
 
     weight_bytes: gradients of every layer, not split. reduce_s: seconds of an all-reduce of (bytes, members) between
-    chips of two classes, also of arrays of them. first_factor: how often the first of so
-    many stages waits for its message in a micro-batch; last_factor: the same for the last stage. shares_max: into how
-    many shares of a layer's gradients tensor parallelism cuts them at most.
+    chips of two classes, also of arrays of them. first_factor: how often the first of so many stages waits for its
+    message in a micro-batch; last_factor: the same for the last stage. shares_max: into how many shares of a layer's
+    gradients tensor parallelism cuts them at most. chip_s: by class, seconds in which a chip sends a unit of
+    weight_bytes; where given, a ring is as slow as its slowest holder, whose chips send at once, and reduce_s isn't
+    asked. node_chips: by class, chips of a node; then those that a replica has there share its network.
     """
 
     counts: tuple[int, ...]
     batch: int
     weight_bytes: Floats
     tables: tuple[MixTable, ...]
-    reduce_s: Callable[[Any, Any, int, int], Floats]
-    first_factor: Callable[[int], float]
-    last_factor: float
     stages_max: int
+    reduce_s: Callable[[Any, Any, int, int], Floats] = _free
+    first_factor: Callable[[int], float] = _once
+    last_factor: float = 1.0
     shares_max: int = 2**30
+    schedule: Schedule = PLAIN
+    chip_s: tuple[float, ...] = ()
+    node_chips: tuple[int, ...] = ()
 
     @cached_property
     def weights_before(self) -> Floats:

@@ -21,14 +21,20 @@ from argosy.plan.pipelines.paced import Paced, choose
 TIMES, SHORTEST = 20, 1 / 64
 # How much more than estimated a layout may do, and how many are tried at most.
 UNSURE, TRIED_MAX, IDLE_MAX = 1.0, 80, 8
+# So many of those that do the batch first by themselves are kept besides.
+QUICKEST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likely:
-    """What replicas of some layout might do, before a layer is cut. rate, lag_ms: as of a choice."""
+    """What replicas of some layout might do, before a layer is cut. rate, lag_ms: as of a choice.
+
+    round_ms: from one micro-batch of a replica to the next.
+    """
 
     rate: float
     lag_ms: float
+    round_ms: float = 0.0
 
     def done(self, time_ms: float) -> float:
         """Give the sequences done in a time."""
@@ -47,7 +53,8 @@ def likely(setting: Setting, block: Sequence[Part], family: Family, freedom: Fre
         order = np.lexsort((lags, -rates))
         least = np.minimum.accumulate(np.concatenate([[np.inf], lags[order][:-1]]))
         kept = order[(lags[order] < least) & (rates[order] > 0)]
-        return tuple(Likely(rate=float(rates[i]), lag_ms=float(lags[i])) for i in kept)
+        rounds_ms = grid.count * grid.sequences / np.maximum(rates, 1e-300)
+        return tuple(Likely(rate=float(rates[i]), lag_ms=float(lags[i]), round_ms=float(rounds_ms[i])) for i in kept)
 
     return worked(setting, ("likely", parts, family, freedom, batch), work)
 
@@ -104,14 +111,17 @@ def _front(
     envelope = sum((most_done(choices, times_ms) for choices in rivals), start=np.zeros(TIMES))
     # What the likeliest does comes first, so that few others have to be tried.
     likely = np.maximum(0.0, rates[:, None] * (times_ms - lags[:, None]))
+    wholes_ms = whole_ms(grid, rates, lags, batch)
     peak = likely.max(axis=0)
-    order = np.argsort(-(likely / np.maximum(peak, 1e-300)).max(axis=1), kind="stable")
+    share = np.maximum((likely / np.maximum(peak, 1e-300)).max(axis=1), wholes_ms.min() / wholes_ms)
+    firsts = [] if rivals else likeliest_each(grid, wholes_ms)
+    order = list(dict.fromkeys([*firsts, *np.argsort(-share, kind="stable").tolist()]))
     tried = idle = 0
-    for index in order:
+    for at, index in enumerate(order):
         # Where memory is short the likeliest layouts don't fit; only what fits and does no more is idle.
-        if tried >= TRIED_MAX or (best and idle >= IDLE_MAX):
+        if tried >= TRIED_MAX or (best and idle >= IDLE_MAX and at >= len(firsts)):
             break
-        if not (likely[index] * UNSURE > envelope).any():
+        if at >= len(firsts) and not (likely[index] * UNSURE > envelope).any():
             continue
         tried += 1
         for layout in family_layouts(grid.layout(index), family, batch):
@@ -124,9 +134,44 @@ def _front(
                     idle = 0
                     best.append(choice)
                     envelope = np.maximum(envelope, done)
-    kept = tuple(c for c in best if ((most_done([c], times_ms) >= envelope) & (envelope > 0)).any())
+    kept = [c for c in best if ((most_done([c], times_ms) >= envelope) & (envelope > 0)).any()]
     # Where gradients take longer than all else, nothing is done in such times, yet something fits.
-    return kept if kept or rivals else tuple(sorted(fitting, key=lambda c: c.lag_ms + batch / c.rate)[:1])
+    quick = [] if rivals else quickest_each(fitting, batch)
+    return tuple({id(c): c for c in [*kept, *quick]}.values())
+
+
+def likeliest_each(grid: Grid, wholes_ms: NDArray[np.float64]) -> list[int]:
+    """Find of each of the `strata` the layout that is likely quickest."""
+    found: dict[object, int] = {}
+    for index in np.argsort(wholes_ms, kind="stable").tolist():
+        if not np.isfinite(wholes_ms[index]):
+            break
+        for key in strata(grid.plains[int(grid.which[index])]):
+            found.setdefault(key, index)
+    return list(dict.fromkeys(found.values()))
+
+
+def quickest_each(choices: Sequence[Paced], batch: int) -> list[Paced]:
+    """Choose the quickest few for a batch alone, and the quickest of each of the `strata`."""
+    order = sorted(choices, key=lambda choice: choice.whole_ms(batch))
+    found: dict[object, Paced] = {}
+    for choice in order:
+        for key in strata(choice.template.layout):
+            found.setdefault(key, choice)
+    return [*order[:QUICKEST], *found.values()]
+
+
+def strata(layout: Layout) -> tuple[object, ...]:
+    """Name what a job or another block may call for: a size of micro-batches, TP degrees, an order of classes."""
+    runs = tuple((run.chip_class.name, run.tp) for run in layout.runs)
+    return ("size", layout.microbatch_size), ("tp", frozenset(runs)), ("order", tuple(name for name, _ in runs))
+
+
+def whole_ms(grid: Grid, rates: NDArray[np.float64], lags: NDArray[np.float64], batch: int) -> NDArray[np.float64]:
+    """Estimate the time of a batch on all replicas of each layout alone, in whole micro-batches; infinite for none."""
+    each = grid.count * grid.sequences
+    wholes_ms: NDArray[np.float64] = np.ceil(batch / each) * each / np.maximum(rates, 1e-300) + lags
+    return np.where(rates > 0, wholes_ms, np.inf)
 
 
 def most_done(choices: Sequence[Paced], times_ms: NDArray[np.float64]) -> NDArray[np.float64]:

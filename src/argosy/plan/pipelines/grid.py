@@ -112,7 +112,10 @@ def mixed_places(setting: Setting, plain: Layout, block: Sequence[Part], freedom
     most = min(setting.shape.num_layers, freedom.deepest(setting.shape))
     groups = [part.chips // plain.width(run) for part, run in zip(block, plain.runs, strict=True)]
     least = max(1, -(-sum(groups) // most))
-    tried = [freedom.count(plain, count) for count in range_spread(least, min(groups), COUNTS_TRIED)]
+    found = range_spread(least, min(groups), COUNTS_TRIED)
+    tried = [freedom.count(plain, count) for count in found]
+    # What frameworks try that share a batch evenly is tried for all.
+    tried += [even_count(freedom.batch, plain.sequences, count) for count in found]
     rows = [(*(n // count for n in groups), count) for count in dict.fromkeys(filter(None, tried))]
     kept = np.array([row for row in rows if sum(row[:-1]) <= most], dtype=np.int64).reshape(-1, len(block) + 1)
     return kept[:, :-1], kept[:, -1]

@@ -20,7 +20,7 @@ from argosy.plan.costs.tables import end_gb, holding_of, layer_sums, state_sums,
 from argosy.plan.pipelines.grid import Family, Freedom, Part, mixed_places, pure_places, ways
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.passing import Floats, Integers, hop_ms, ring_ms
-from argosy.plan.pipelines.places import unit_update_ms
+from argosy.plan.pipelines.places import ends_of, unit_update_ms
 
 # An estimate that lacks no more memory than this part of it may fit all the same, for cuts are uneven.
 SLACK = 0.1
@@ -45,6 +45,7 @@ class Grid:
     sharded. room_gb: memory of the mean place less what no layer holds. update_ms: of the optimizer for all layers on
     one place, by (layout, whole or sharded); ring_ms: of their gradients' way round all holders. layer_ms: of the mean
     layer, by (layout, run); weight_ms: of all layers' weights' gradients, as ms; hop_ms: to the next place.
+    head_ms: of the head on the last place, by plain.
     """
 
     setting: Setting
@@ -65,6 +66,7 @@ class Grid:
     layer_ms: Floats
     weight_ms: Floats
     hop_ms: Floats
+    head_ms: Floats
 
     def __len__(self) -> int:
         """Count the layouts."""
@@ -111,17 +113,21 @@ class Grid:
         return np.where(fine, self.count * self.sequences / pace, 0.0), lags
 
     def pace_ms(self, longer: Floats) -> Floats:
-        """Give the time of the slowest place when each takes whole layers. longer: by what factor layers take longer.
+        """Give the time of the slowest place when each takes whole layers, the last of them the head besides.
 
-        As if all layers were alike.
+        longer: by what factor layers take longer. As if all layers were alike.
         """
         layers = self.setting.shape.num_layers
         each_ms = self.layer_ms * longer[:, None]
+        last_ms, head_ms = each_ms[:, -1], self.head_ms[self.which]
         low = layers / (self.places / each_ms).sum(axis=1)
-        high: Floats = low + each_ms.max(axis=1)
+        high: Floats = low + each_ms.max(axis=1) + head_ms
         for _ in range(PACE_HALVINGS):
             middle = (low + high) / 2
-            enough = (self.places * np.floor(middle[:, None] / each_ms + ROUNDING)).sum(axis=1) >= layers
+            layers_each = np.floor(middle[:, None] / each_ms + ROUNDING)
+            beside = np.floor(np.maximum(0.0, middle - head_ms) / last_ms + ROUNDING)
+            taken = (self.places * layers_each).sum(axis=1) - layers_each[:, -1] + beside
+            enough = (taken >= layers) & (middle >= head_ms)
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return high
 
@@ -216,6 +222,7 @@ def make_grid(setting: Setting, block: Sequence[Part], freedom: Freedom) -> Grid
     def stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
         return np.concatenate(rows) if rows else np.zeros((0, wide))
 
+    ends = [ends_of(setting, plain) for plain in plains]
     count = stacked([one.replicas for one in columns]).astype(np.int64)
     ranks = np.array([plain.cp * plain.ep for plain in plains], dtype=float)
     sizes = np.array([plain.sequences for plain in plains], dtype=float)
@@ -239,6 +246,7 @@ def make_grid(setting: Setting, block: Sequence[Part], freedom: Freedom) -> Grid
         layer_ms=stacked([one.layer_ms for one in columns]),
         weight_ms=stacked([one.weight_ms for one in columns]),
         hop_ms=stacked([one.hop_ms for one in columns]),
+        head_ms=np.array([head.forward_ms + head.backward_ms for _, head in ends]),
     )
 
 

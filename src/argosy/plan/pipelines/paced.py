@@ -33,6 +33,14 @@ class Paced:
         """Give the sequences done in a time, parts of micro-batches counted."""
         return self.rate * (time_ms - self.lag_ms) if time_ms >= self.least_ms else 0.0
 
+    def whole_ms(self, batch: int) -> float:
+        """Give the time of a batch on all these replicas and no others, in whole micro-batches."""
+        layout = self.template.layout
+        rounds = -(-batch // (self.count * layout.sequences))
+        if layout.schedule == "interleaved":
+            rounds += -rounds % layout.depth
+        return max(self.least_ms, self.lag_ms + rounds * self.template.pace_ms)
+
 
 def choose(setting: Setting, layout: Layout, links: Sequence[LongLink]) -> Paced | None:
     """Make a layout's template and say how fast all its replicas are; None where it does not fit."""

@@ -3,7 +3,9 @@
 Must not choose between plans.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
@@ -13,6 +15,19 @@ from argosy.plan.search.offers import Offer
 from argosy.plan.search.predict import predicted
 from argosy.plan.search.reference import reference
 from argosy.plan.search.search import Search
+
+
+def held_alone(search: Search, plan: Plan, parts: Sequence[Part]) -> Plan:
+    """Hold a plan against the bound on the chips that it uses, whatever else it could have had. parts: all of those."""
+    chips = Counter[str]()
+    for replica in plan.replicas:
+        for stage in plan.places(replica):
+            chips[stage.chip_class] += stage.width
+    used = [replace(part, chips=chips[part.chip_class.name]) for part in parts if chips[part.chip_class.name]]
+    least_ms = least_step_ms(search.base.setting, used, search.batch, search.freedom)
+    if plan.prediction is None or least_ms <= 0:
+        return plan
+    return replace(plan, prediction=replace(plan.prediction, gap=plan.prediction.step_ms / least_ms - 1))
 
 
 def plan_of(search: Search, job: Job, offer: Offer, parts: Sequence[Part]) -> Plan:

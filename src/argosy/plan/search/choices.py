@@ -1,10 +1,10 @@
 """What each choice of a plan is worth: the best that was found with that one choice made otherwise.
 
-Searches anew on the chips that the plan uses, keeps what is otherwise in one trait and times the best of it. Must not
-know why the planner chose.
+Searches anew on the chips that the plan uses, keeps what is otherwise in one trait and times the best of it; the plans
+that were listed beside it are candidates too. Must not know why the planner chose.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from argosy.plan.telling.traits import Traits, is_sound, traits
 
 # So many drafts are looked at for one that is otherwise, and so many of those are timed.
 LOOKED_AT, TIMED = 200, 3
+WITH, WITHOUT = "with them", "without them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +41,27 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """What another plan takes. cost: of 10^12 tokens, None where a price is unknown; text: it in words."""
+
+    step_ms: float
+    cost: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
     """Where to look for other plans.
 
-    search: the job's. used: the classes of the plan, with the nodes that it takes.
+    search: the job's. used: the classes of the plan, with the nodes that it takes. listed: the plans that were found
+    with it, by their number on the list.
     """
 
     search: Search
     job: Job
     classes: tuple[ChipClass, ...]
     used: tuple[ChipClass, ...]
+    listed: Mapping[int, Plan]
 
     def timed(self, classes: Sequence[ChipClass], limit: int, **freedom: Any) -> list[Timed]:
         """Time the most promising drafts on all that the job may have of some classes, best first.
@@ -64,6 +76,23 @@ class Asker:
             for parts in choose_parts(self.job, classes)[:1]
             for estimate in search.estimates(parts, found.batch, limit)
         ]
+
+    def rivals(self, texts: Mapping[int, str]) -> list[Rival]:
+        """Give some of the listed plans. texts: what to say of them, by their number."""
+        return [
+            Rival(step_ms=told.step_ms, cost=told.cost_per_trillion_tokens, text=f"{text} (option {number})")
+            for number, text in texts.items()
+            if (told := self.listed[number].prediction)
+        ]
+
+    def with_class(self, name: str, wanted: bool, text: str) -> list[Rival]:
+        """Give the listed plans that use a class, or those that don't."""
+        users = [
+            number
+            for number, plan in self.listed.items()
+            if any(stage.chip_class == name for replica in plan.replicas for stage in replica.stages) == wanted
+        ]
+        return self.rivals(dict.fromkeys(users, text))
 
 
 def choices(asker: Asker, plan: Plan) -> tuple[Choice, ...]:
@@ -81,7 +110,13 @@ def choices(asker: Asker, plan: Plan) -> tuple[Choice, ...]:
     fitting = [time_draft(draft) for draft in refits if draft is not None]
     there = [(one, traits(sketch(one.draft))) for one in [*found, *forced(asker, plan), *fitting]]
     large = [traits(sketch(draft)) for draft, again in zip(sound, refits, strict=True) if again is None]
-    told = [trait_choice(plan, name, value, there, large) for name, value in here.items()]
+    listed = {number: traits(other) for number, other in asker.listed.items()}
+
+    def differing(name: str) -> list[Rival]:
+        values = {number: found[name] for number, found in listed.items() if name in found}
+        return asker.rivals({number: value for number, value in values.items() if value != here[name]})
+
+    told = [trait_choice(plan, (name, value), there, large, differing(name)) for name, value in here.items()]
     # Nobody asks about an axis that has one value in all there is.
     kept = [choice for choice in told if choice.instead or choice.name.split(" on ")[0] not in ("CP", "EP")]
     return tuple(sorted([*class_choices(asker, plan), *kept], key=lambda choice: -(choice.change or 0.0)))
@@ -109,16 +144,23 @@ def best_step_ms(asker: Asker) -> float | None:
 
 
 def trait_choice(
-    plan: Plan, name: str, here: str, there: Sequence[tuple[Timed, Traits]], large: Sequence[Traits]
+    plan: Plan,
+    chosen: tuple[str, str],
+    there: Sequence[tuple[Timed, Traits]],
+    large: Sequence[Traits],
+    listed: Sequence[Rival],
 ) -> Choice:
-    """Find the best draft that is otherwise in a trait, whatever the rest of it.
+    """Find the best draft or listed plan that is otherwise in a trait, whatever the rest of it.
 
-    there: timed drafts with their traits; large: traits of those that don't fit in memory.
+    chosen: the trait's name and value. there: timed drafts with their traits; large: traits of those that don't fit in
+    memory; listed: the plans beside it that are otherwise.
     """
+    name, here = chosen
     others = [(one, found[name]) for one, found in there if found.get(name, here) != here]
     values = list(dict.fromkeys(value for _, value in others))
     promising = [[pair for pair in others if pair[1] == value][:TIMED] for value in values[:TIMED]]
-    found = compared(plan, name, here, [pair for pairs in promising for pair in pairs])
+    drafts = [rival(timed, value) for pairs in promising for timed, value in pairs]
+    found = compared(plan, name, here, [*drafts, *listed])
     too_large = dict.fromkeys(other[name] for other in large if other.get(name, here) not in (here, *values))
     return replace(found, too_large=tuple(too_large))
 
@@ -130,27 +172,34 @@ def class_choices(asker: Asker, plan: Plan) -> list[Choice]:
     found = []
     for one in used if len(used) > 1 else ():
         rest = [c for c in used if c.name != one.name]
-        others = [(timed, "without them") for timed in asker.timed(rest, TIMED)]
+        others = [rival(timed, WITHOUT) for timed in asker.timed(rest, TIMED)]
+        others += asker.with_class(one.name, False, WITHOUT)
         found.append(compared(plan, f"chips of {one.name}", "used", others))
     for one in asker.classes:
         if one.name not in names:
-            others = [(timed, "with them") for timed in asker.timed([*used, one], TIMED)]
+            others = [rival(timed, WITH) for timed in asker.timed([*used, one], TIMED)]
+            others += asker.with_class(one.name, True, WITH)
             found.append(compared(plan, f"chips of {one.name}", "left out", others))
     return found
 
 
-def compared(plan: Plan, name: str, here: str, others: Sequence[tuple[Timed, str]]) -> Choice:
-    """Set the best of other drafts beside a plan. others: each with the words for it."""
+def rival(timed: Timed, text: str) -> Rival:
+    """Say what a timed draft takes."""
+    return Rival(step_ms=timed.timeline.step_ms, cost=timed.cost, text=text)
+
+
+def compared(plan: Plan, name: str, here: str, others: Sequence[Rival]) -> Choice:
+    """Set the best of others beside a plan."""
     told = plan.prediction
     if not others or told is None:
         return Choice(name=name, here=here)
-    best, text = min(others, key=lambda pair: pair[0].timeline.step_ms)
+    best = min(others, key=lambda one: one.step_ms)
     price, was = best.cost, told.cost_per_trillion_tokens
     return Choice(
         name=name,
         here=here,
-        instead=text,
-        step_ms=best.timeline.step_ms,
-        change=best.timeline.step_ms / told.step_ms - 1,
+        instead=best.text,
+        step_ms=best.step_ms,
+        change=best.step_ms / told.step_ms - 1,
         price_change=price / was - 1 if price and was and not plan.emulated else None,
     )

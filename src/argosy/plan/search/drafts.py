@@ -13,6 +13,7 @@ from argosy.contracts.fleet import ChipClass, LongLink
 from argosy.contracts.plan import Exchange, Plan, Replica, Wire
 from argosy.plan.costs.rings import Held, Ring, gradient_bytes, holder_of, make_ring
 from argosy.plan.costs.setting import Setting
+from argosy.plan.pipelines.grid import Family
 from argosy.plan.pipelines.shares import Kind, deal
 from argosy.plan.pipelines.stages import holding_stages, updated_stages
 from argosy.plan.pipelines.templates import Template, make_template, rejoined
@@ -96,6 +97,15 @@ class Draft:
             homes.append(layout.sites if len(layout.sites) == 1 else (layout.shape, cut.ends))
             copies[homes[-1]] += group.count * layout.cp * layout.ep
         return tuple(copies[home] for home in homes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What may become a draft: templates with counts. least_ms: what they take by the estimate of their choices."""
+
+    choice: tuple[tuple[Template, int], ...]
+    family: Family
+    least_ms: float
 
 
 def make_draft(base: Draft, templates: Sequence[tuple[Template, int]], batch: int, schedule: str = "") -> Draft | None:

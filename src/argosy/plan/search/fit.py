@@ -5,6 +5,7 @@ its way out.
 """
 
 import difflib
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ from argosy.plan.search.search import Search
 
 # More classes than this are tried in full only: who wants fewer chips wants fewer kinds too.
 HALVED_CLASSES_MAX = 2
+# So many orders to fill classes in are tried at most: all of four.
+ORDERS_MAX = 24
+W_PER_KW = 1e3
 # Peaks below this are mistakes: times would leave the range of numbers.
 PEAK_MIN_TFLOPS = 1e-9
 TOO_LARGE = "No number of these chips holds it; a smaller train.microbatch_size or train.sequence_length needs less."
@@ -96,28 +100,34 @@ def check_prices(job: Job, classes: Sequence[ChipClass]) -> None:
 
 
 def choose_parts(job: Job, classes: Sequence[ChipClass]) -> list[tuple[Part, ...]]:
-    """List how many chips of each class to try: all that the job may have; fewer of one or two where price counts.
+    """List how many chips of each class to try, for any goal: all that the job may have, and fewer of one or two.
 
-    When the job may not have all, be it for their number or their power, classes with the most arithmetic (or the most
-    for their price or power) are filled first.
+    When the job may not have all, be it for their number or their power, they are filled in every order, and first by
+    what the job's goal makes them worth.
     """
-    counts = {chip_class.name: chip_class.chips for chip_class in classes}
-    if job.chips.maximum is not None:
-        left = job.chips.maximum
-        for chip_class in sorted(classes, key=lambda c: worth(job, c), reverse=True):
-            counts[chip_class.name] = min(left, chip_class.chips)
-            left -= counts[chip_class.name]
-    if job.objective.power_kw is not None:
-        left_kw = job.objective.power_kw
-        for chip_class in sorted(classes, key=lambda c: worth(job, c), reverse=True):
-            counts[chip_class.name] = min(counts[chip_class.name], powered_chips(chip_class, left_kw))
-            left_kw -= counts[chip_class.name] * (chip_class.chip.tdp_w or 0.0) / 1e3
-    if not all(counts.values()):
-        return []
-    choices = [counts]
-    if job.objective.goal != "fastest" and len(classes) <= HALVED_CLASSES_MAX:
-        choices += fewer_chips(counts, classes)
-    return [tuple(Part(chip_class=c, chips=choice[c.name]) for c in classes) for choice in choices]
+    orders: list[Sequence[ChipClass]] = [sorted(classes, key=lambda c: worth(job, c), reverse=True)]
+    if job.chips.maximum is not None or job.objective.power_kw is not None:
+        orders += itertools.islice(itertools.permutations(classes), ORDERS_MAX)
+    filled = [counts for order in orders if all((counts := filled_counts(job, order)).values())]
+    if len(classes) <= HALVED_CLASSES_MAX:
+        filled += [fewer for counts in filled for fewer in fewer_chips(counts, classes)]
+    choices = [tuple(Part(chip_class=c, chips=counts[c.name]) for c in classes) for counts in filled]
+    return list({tuple(part.chips for part in parts): parts for parts in choices}.values())
+
+
+def filled_counts(job: Job, order: Sequence[ChipClass]) -> dict[str, int]:
+    """Count the chips that a job may have of each class, the first filled first."""
+    left = job.chips.maximum if job.chips.maximum is not None else sum(chip_class.chips for chip_class in order)
+    left_kw = math.inf if job.objective.power_kw is None else job.objective.power_kw
+    counts = {}
+    for chip_class in order:
+        chips = min(left, chip_class.chips)
+        if left_kw < math.inf:
+            chips = min(chips, powered_chips(chip_class, left_kw))
+            left_kw -= chips * (chip_class.chip.tdp_w or 0.0) / W_PER_KW
+        counts[chip_class.name] = chips
+        left -= chips
+    return counts
 
 
 def whole_parts(classes: Sequence[ChipClass]) -> list[Part]:

@@ -11,11 +11,11 @@ from argosy.plan.pipelines.fronts import family_layouts
 from argosy.plan.pipelines.grid import Family, Part, depths, ways
 from argosy.plan.pipelines.layouts import Layout
 from argosy.plan.pipelines.paced import choose
-from argosy.plan.search.drafts import Draft, Group
-from argosy.plan.search.search import Candidate, Search
+from argosy.plan.search.drafts import Candidate, Draft, Group
+from argosy.plan.search.search import Search
 
-# Degrees and sizes are at most so much more or less.
-RATIO_MAX = 2
+# Degrees are so much more or less; so many smaller sizes of micro-batches are tried, and larger ones.
+RATIO_MAX, SIZES_NEAR = 2, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,41 +77,75 @@ def made(search: Search, layouts: Sequence[Layout], family: Family, batch: int) 
 
 
 def otherwise(search: Search, kind: Kind, free: Mapping[str, int]) -> Iterator[Layout]:
-    """Give the layouts that differ in one degree, the size of micro-batches, or of one class the depth."""
-    layout, known = kind.layout, plains(search, kind.layout)
+    """Give the layouts that differ in one degree, the size of micro-batches, the depth, or the order of classes."""
+    layout = kind.layout
+    sizes = sizes_near(search, layout.microbatch_size)
+    known = plains(search, layout, sizes)
     tps, rest = tuple(run.tp for run in layout.runs), (layout.cp, layout.ep, layout.microbatch_size)
+    changed: list[tuple[object, ...]] = [(tps, layout.cp, layout.ep, size) for size in sizes]
     for factor in (RATIO_MAX, 1 / RATIO_MAX):
-        changed: list[tuple[object, ...]] = [(tuple(int(tp * factor) for tp in tps), *rest)]
-        changed += [(tps, *(int(n * factor) if i == axis else n for i, n in enumerate(rest))) for axis in range(3)]
-        for key in changed:
-            if key in known:
-                yield from recounted(search, kind, known[key], [run.places for run in layout.runs], free)
-    if len(layout.runs) == 1:
-        tried = depths(search.base.setting.shape.num_layers)
-        at = tried.index(layout.depth) if layout.depth in tried else 0
-        for depth in [*tried[max(0, at - 2) : at], *tried[at + 1 : at + 3]]:
-            if depth <= search.freedom.deepest(search.base.setting.shape):
-                yield from recounted(search, kind, layout, [depth], free)
+        changed.append((tuple(int(tp * factor) for tp in tps), *rest))
+        changed += [(tps, *(int(n * factor) if i == axis else n for i, n in enumerate(rest))) for axis in range(2)]
+    places = [run.places for run in layout.runs]
+    for key in changed:
+        if key in known:
+            yield from recounted(search, kind, known[key], places, free)
+    for other in places_near(search, places):
+        yield from recounted(search, kind, layout, other, free)
+    if len(places) > 1:
+        # Which site holds the first layers decides how many layers are summed across sites.
+        yield from recounted(search, kind, replace(layout, runs=layout.runs[::-1]), places[::-1], free)
+
+
+def sizes_near(search: Search, size: int) -> list[int]:
+    """List the next sizes of micro-batches, two smaller and two larger, of those tried and those that divide the batch.
+
+    Nothing where the size is given.
+    """
+    if len(search.freedom.sizes) < 2:
+        return []
+    most = max(search.freedom.sizes)
+    known = {*search.freedom.sizes, *(n for n in range(1, min(most, search.batch) + 1) if search.batch % n == 0)}
+    below, above = [n for n in sorted(known) if n < size], [n for n in sorted(known) if n > size]
+    return [*below[-SIZES_NEAR:], *above[:SIZES_NEAR]]
+
+
+def places_near(search: Search, places: Sequence[int]) -> Iterator[list[int]]:
+    """Give depths near that of a pipeline of one class; of several, a place less or more, half or twice as many."""
+    layers = search.base.setting.shape.num_layers
+    if len(places) > 1:
+        found = [[n + (i == at) * step for i, n in enumerate(places)] for at in range(len(places)) for step in (-1, 1)]
+        found += [[n // 2 for n in places], [n * 2 for n in places]]
+    else:
+        tried = depths(layers)
+        at = tried.index(places[0]) if places[0] in tried else 0
+        found = [[depth] for depth in [*tried[max(0, at - 2) : at], *tried[at + 1 : at + 3]]]
+    deepest = min(layers, search.freedom.deepest(search.base.setting.shape))
+    yield from (other for other in found if min(other) > 0 and sum(other) <= deepest)
 
 
 def resized(search: Search, kind: Kind, free: Mapping[str, int], factor: float) -> Layout | None:
     """Give a kind's layout with larger or smaller micro-batches, where there is such."""
     layout = kind.layout
     key = (tuple(run.tp for run in layout.runs), layout.cp, layout.ep, int(layout.microbatch_size * factor))
-    known = plains(search, layout)
+    known = plains(search, layout, search.freedom.sizes)
     places = [run.places for run in layout.runs]
     return next(recounted(search, kind, known[key], places, free), None) if key in known else None
 
 
-def plains(search: Search, layout: Layout) -> Mapping[object, Layout]:
-    """Give the ways to lay a micro-batch over the classes of a layout, by TP degrees, CP, EP and size."""
+def plains(search: Search, layout: Layout, sizes: Sequence[int]) -> Mapping[object, Layout]:
+    """Give the ways to lay a micro-batch over the classes of a layout, by TP degrees, CP, EP and size.
+
+    sizes: besides that of the layout.
+    """
     classes = [run.chip_class for run in layout.runs]
+    freedom = replace(search.freedom, sizes=tuple(sorted({*sizes, layout.microbatch_size})))
 
     def work() -> Mapping[object, Layout]:
-        laid = ways(search.base.setting, classes, search.freedom)
+        laid = ways(search.base.setting, classes, freedom)
         return {(tuple(run.tp for run in one.runs), one.cp, one.ep, one.microbatch_size): one for one in laid}
 
-    return worked(search.base.setting, ("plains", tuple(c.name for c in classes), search.freedom), work)
+    return worked(search.base.setting, ("plains", tuple(c.name for c in classes), freedom), work)
 
 
 def recounted(

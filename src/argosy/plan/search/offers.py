@@ -49,10 +49,13 @@ def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Pro
     search.joined = search.crowded or len(classes) <= CLASSES_IN_ALL_SETS
     offers: list[Offer] = []
     best_ms = float("inf")
-    choices = [parts for members in class_sets(classes) for parts in choose_parts(job, members)]
+    sets = [sizes for members in class_sets(classes) if (sizes := choose_parts(job, members))]
+    choices = [(parts, parts is sizes[0]) for sizes in sets for parts in sizes]
     batch, chips_min = job.train.global_batch_size, job.chips.minimum
-    for done, parts in enumerate(choices):
+    for done, (parts, most) in enumerate(choices):
         progress(done, len(choices))
+        if not most and not may_win(search, job, parts, best_ms):
+            continue
         found = []
         full = len(parts) == len(classes) or (len(parts) == 1 and may_beat(search, job, parts, best_ms))
         if not full:
@@ -63,7 +66,7 @@ def gather(search: Search, job: Job, classes: Sequence[ChipClass], progress: Pro
         best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
         offers += [Offer(timed=one, parts=parts) for one in timed]
     progress(len(choices), len(choices))
-    return offers + smaller(search, job, choices, best_ms)
+    return offers + smaller(search, job, [sizes[0] for sizes in sets], best_ms)
 
 
 def smaller(search: Search, job: Job, choices: Sequence[tuple[Part, ...]], best_ms: float) -> list[Offer]:
@@ -77,12 +80,17 @@ def smaller(search: Search, job: Job, choices: Sequence[tuple[Part, ...]], best_
     for parts in unlike.values():
         if sum(part.chips for part in parts) < chips_min:
             continue
-        if job.objective.goal == "fastest" and not may_beat(search, job, parts, best_ms):
+        if not may_win(search, job, parts, best_ms):
             continue
         timed = [e.timed for e in search.estimates(parts, batch, TIMED_OTHERS, chips_min=chips_min)]
         best_ms = min([best_ms, *(one.timeline.step_ms for one in timed)])
         offers += [Offer(timed=one, parts=parts) for one in timed]
     return offers
+
+
+def may_win(search: Search, job: Job, parts: Sequence[Part], best_ms: float) -> bool:
+    """Tell whether a job might want fewer chips than it may have: where speed alone counts, if they may be faster."""
+    return job.objective.goal != "fastest" or may_beat(search, job, parts, best_ms)
 
 
 def may_beat(search: Search, job: Job, parts: Sequence[Part], best_ms: float) -> bool:

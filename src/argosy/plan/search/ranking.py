@@ -3,38 +3,71 @@
 Must not know how drafts are found or timed.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
-from argosy.contracts.plan import Plan
-from argosy.plan.search.bettering import improved
-from argosy.plan.search.bound import plan_of
+from argosy.plan.search.bettering import improved, walked
 from argosy.plan.search.fit import whole_parts
-from argosy.plan.search.offers import Offer, may_beat, polished
+from argosy.plan.search.narrower import narrower
+from argosy.plan.search.offers import Offer, may_win, polished
+from argosy.plan.search.resizing import resized
 from argosy.plan.search.search import Search
 
+GOALS = ("fastest", "cheapest")
 ALTERNATIVES_MAX = 6
-IMPROVED_MAX, POLISHED_MAX = 4, 2
+RESIZED_MAX, IMPROVED_MAX, WALKED_MAX, POLISHED_MAX = 2, 4, 2, 2
+# Bettering makes no plan faster by more than this that is the best in the end.
+HOPEFUL = 1.25
 
 
-def chosen_plans(
+def chosen_offers(
     search: Search, job: Job, classes: Sequence[ChipClass], offers: Sequence[Offer], seconds_left: float | None
-) -> tuple[Plan, ...]:
-    """Give the plan of the best offer for a job, then those of the best of other choices.
+) -> list[Offer]:
+    """Give the best offer for a job, then the best of other choices.
 
-    classes: all that the job could use. seconds_left: until the objective's deadline.
+    The best few for each goal are bettered whatever the job's own, so that none is beaten on its own ground by what is
+    found for another. classes: all that the job could use. seconds_left: until the objective's deadline.
     """
-    ranked = sorted(offers, key=lambda offer: rank(job, offer, seconds_left))
-    first = unlike(ranked)[:IMPROVED_MAX]
-    better = [improved(search, job, offer) for offer in first]
+    if job.objective.goal != "fastest":
+        ranked = by_rank(job, offers, seconds_left)
+        starts = [ranked[0], *different(ranked, ranked[0])][:RESIZED_MAX]
+        offers = [*offers, *resized(search, job, starts, classes, lambda one: rank(job, one, seconds_left))]
+    goals = [replace(job, objective=replace(job.objective, goal=goal)) for goal in GOALS]
+    offers = [*offers, *narrower(search, job, by_rank(goals[0], offers, seconds_left))]
+    orders = [by_rank(asked, offers, seconds_left) for asked in goals]
+    first = each_once(offer for order in orders for offer in unlike(order)[:IMPROVED_MAX])
+    better = [improved(search, job, offer) for offer in promising(job, first)]
     best_ms = min(offer.timed.timeline.step_ms for offer in better)
-    better += [improved(search, job, o) for o in alone(search, job, classes, ranked, best_ms) if o not in first]
-    ranked = sorted([*better, *ranked], key=lambda offer: rank(job, offer, seconds_left))
-    finest = [*map(polished, unlike(ranked)[:POLISHED_MAX]), ranked[0]]
-    best = min(finest, key=lambda offer: rank(job, offer, seconds_left))
-    parts = whole_parts(classes)
-    return tuple(plan_of(search, job, offer, parts) for offer in [best, *different(ranked, best)])
+    own = each_once(offer for order in orders for offer in alone(search, job, classes, order, best_ms))
+    better += [improved(search, job, offer) for offer in promising(job, own, best_ms) if offer not in first]
+    better += offers
+    quickest, *others = by_rank(goals[0], better, seconds_left)
+    starts = [quickest, *different(others, quickest)][:WALKED_MAX]
+    better += [walked(search, job, offer) for offer in promising(goals[0], starts)]
+    finest = [polished(one) for asked in goals for one in unlike(by_rank(asked, better, seconds_left))[:POLISHED_MAX]]
+    best, *others = by_rank(job, [*finest, *better], seconds_left)
+    return [best, *different(others, best)]
+
+
+def by_rank(job: Job, offers: Sequence[Offer], seconds_left: float | None) -> list[Offer]:
+    """Sort offers by a job's objective, the best first."""
+    return sorted(offers, key=lambda offer: rank(job, offer, seconds_left))
+
+
+def each_once(offers: Iterable[Offer]) -> list[Offer]:
+    """Keep each offer once, in their order."""
+    return list({id(offer): offer for offer in offers}.values())
+
+
+def promising(job: Job, offers: Sequence[Offer], best_ms: float = math.inf) -> list[Offer]:
+    """Leave out what won't become the best: where speed alone counts, offers that are much slower than the best."""
+    if job.objective.goal != "fastest":
+        return list(offers)
+    best_ms = min([best_ms, *(offer.timed.timeline.step_ms for offer in offers)])
+    return [offer for offer in offers if offer.timed.timeline.step_ms <= HOPEFUL * best_ms]
 
 
 def alone(
@@ -44,7 +77,7 @@ def alone(
     for part in whole_parts(classes) if len(classes) > 1 else ():
         name = part.chip_class.name
         own = [offer for offer in ranked if list(offer.timed.draft.classes) == [name]]
-        if own and (job.objective.goal != "fastest" or may_beat(search, job, [part], best_ms)):
+        if own and may_win(search, job, [part], best_ms):
             yield from unlike(own)[:IMPROVED_MAX]
 
 
@@ -78,5 +111,5 @@ def unlike(ranked: Sequence[Offer]) -> list[Offer]:
     kinds: dict[object, Offer] = {}
     for offer in ranked:
         draft = offer.timed.draft
-        kinds.setdefault((offer.kind, draft.schedule, draft.zero_stage), offer)
+        kinds.setdefault((offer.kind, draft.schedule), offer)
     return list(kinds.values())

@@ -14,21 +14,18 @@ from argosy.plan.costs.links import can_join, has_link
 from argosy.plan.pipelines.fronts import Likely, front, likely
 from argosy.plan.pipelines.grid import Family, Freedom, Part
 from argosy.plan.pipelines.paced import Paced
-from argosy.plan.pipelines.templates import Template
-from argosy.plan.search.drafts import Draft, make_draft
+from argosy.plan.search.combining import combined, least_ms
+from argosy.plan.search.drafts import Candidate, Draft, make_draft
 from argosy.plan.search.mixing import mixed
 from argosy.plan.search.predict import Timed, time_draft
 
 BLOCK_MAX = 3
 PARTITIONED_MAX = 4
-# Times around the estimated step for which the best choices are combined too.
-TIMES_AROUND = (1.0, 0.8, 1.25)
 MIXED_FAMILIES = 2
 # More drafts than asked for are timed, as many again but no more than this.
 TIMED_MORE_MAX = 12
 # What may be sharded where gradients cross sites, as a ZeRO stage.
 ZERO_ACROSS_MAX = 1
-BISECTIONS, CLOSE = 60, 1e-4
 
 ZERO = (0, 1)
 TRAINER_FAMILIES = (
@@ -56,21 +53,12 @@ class Estimate:
         return self.timed.timeline.step_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """What may become a draft: templates with counts. least_ms: what they take by the estimate of their choices."""
-
-    choice: tuple[tuple[Template, int], ...]
-    family: Family
-    least_ms: float
-
-
 class Search:
     """Finds drafts for one job.
 
     base: a draft without groups; freedom: what the job leaves open; batch: sequences. crowded: also pipelines through
     several classes that do less than each class alone, for who must use all chips. joined: pipelines through several
-    classes are tried at all.
+    classes are tried at all. blocks: which classes share pipelines, where that is given; else all ways are tried.
     """
 
     def __init__(self, base: Draft, freedom: Freedom, batch: int) -> None:
@@ -79,6 +67,7 @@ class Search:
         self.batch = batch
         self.crowded = False
         self.joined = True
+        self.blocks: list[tuple[Part, ...]] = []
         self.families = families(freedom)
 
     def estimates(
@@ -141,14 +130,14 @@ class Search:
         """
         waiting: list[tuple[float, int, Candidate]] = []
         number = itertools.count()
-        for least_ms, family, blocks in self.likely_ways(parts, batch):
-            while waiting and waiting[0][0] <= least_ms:
+        for soonest_ms, family, blocks in self.likely_ways(parts, batch):
+            while waiting and waiting[0][0] <= soonest_ms:
                 yield heappop(waiting)[2]
             fronts = [self.front(block, family) for block in blocks]
             # Of many classes those that can't hold the model alone are left out.
             fronts = fronts if self.joined else [choices for choices in fronts if choices]
             if fronts and all(fronts):
-                for candidate in combined(fronts, family, batch):
+                for candidate in combined(self.base, fronts, family, batch):
                     heappush(waiting, (candidate.least_ms, next(number), candidate))
         while waiting:
             yield heappop(waiting)[2]
@@ -160,14 +149,17 @@ class Search:
         if alone or not can_join(sites, self.base.links):
             return []
         found = []
-        for blocks in partitions(parts, joined=self.joined):
+        for blocks in [self.blocks] if self.blocks else partitions(parts, joined=self.joined):
             if (self.freedom.form and len(blocks) > 1) or not all(self.linked(block) for block in blocks):
                 continue
             for family in self.families:
+                # What is sent in every micro-batch goes among like replicas (`exchanged`).
+                if family.zero_stage > ZERO_ACROSS_MAX and len(blocks) > 1 and self.joined:
+                    continue
                 lines = [self.likely(block, family) for block in blocks]
                 lines = lines if self.joined else [line for line in lines if line]
                 if lines and all(lines):
-                    found.append((least_time_ms(lines, batch), family, blocks))
+                    found.append((least_ms(self.base, blocks, lines, batch), family, blocks))
         return sorted(found, key=lambda way: way[0])
 
     def mixes(self, parts: Sequence[Part], found: Sequence[Estimate], batch: int) -> Iterator[Candidate]:
@@ -219,7 +211,7 @@ class Search:
             self.freedom_of(family),
             self.base.links,
             self.batch,
-            rivals=not self.crowded,
+            rivals=not self.crowded and len({part.chip_class.site for part in block}) == 1,
         )
 
 
@@ -265,38 +257,6 @@ def crosses(draft: Draft) -> bool:
     homes = {(g.template.layout.shape, g.template.cut.ends) for g in draft.groups}
     alone = len(homes) == 1 and not draft.setting.shape.tied_embeddings
     return len(draft.sites) > 1 and not alone
-
-
-def combined(fronts: Sequence[Sequence[Paced]], family: Family, batch: int) -> list[Candidate]:
-    """Take for the time of a step, and for some around it, the choice of each block that does most in it."""
-    time_ms = least_time_ms(fronts, batch)
-    found = {}
-    for around in TIMES_AROUND:
-        best = [max(choices, key=lambda choice: choice.done(around * time_ms)) for choices in fronts]
-        least_ms = least_time_ms([[choice] for choice in best], batch)
-        key = tuple(id(choice) for choice in best)
-        picked = tuple((choice.template, choice.count) for choice in best)
-        found[key] = Candidate(choice=picked, family=family, least_ms=least_ms)
-    return list(found.values())
-
-
-def least_time_ms(fronts: Sequence[Sequence[Paced | Likely]], batch: int) -> float:
-    """Find the time in which the best choices of all blocks do a batch, parts of micro-batches counted."""
-
-    def done(time_ms: float) -> float:
-        return sum(max(choice.done(time_ms) for choice in choices) for choices in fronts)
-
-    # No time is shorter than with all rates and no lag.
-    low = batch / sum(max(choice.rate for choice in choices) for choices in fronts)
-    high = 2 * low
-    while done(high) < batch:
-        low, high = high, 2 * high
-    for _ in range(BISECTIONS):
-        if high - low < CLOSE * high:
-            break
-        middle = (low + high) / 2
-        low, high = (low, middle) if done(middle) >= batch else (middle, high)
-    return high
 
 
 def partitions(parts: Sequence[Part], *, joined: bool = True) -> Iterator[list[tuple[Part, ...]]]:

@@ -7,7 +7,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Unpack
 
 from argosy.contracts.fleet import ChipClass, LongLink
@@ -16,8 +15,8 @@ from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
 from argosy.plan.planner import plan_job
 from argosy.plan.search.fit import usable_classes
-from argosy.plan.search.question import Asked, make_search
-from argosy.plan.search.quick import quick_plan
+from argosy.plan.search.question import Asked
+from argosy.plan.search.sizer import Sizer
 
 Progress = Callable[[int, int], None]
 """Told how many sizes were planned, of how many."""
@@ -35,33 +34,33 @@ def sized_plans(
     *,
     fleet: str = "",
     progress: Progress = lambda _done, _of: None,
+    cheapest: bool = False,
     **asked: Unpack[Asked],
 ) -> list[Plan]:
     """Plan a job for every size of every set of classes worth trying; each plan is the fastest found for its nodes.
 
     A set is given fewer and fewer nodes until nothing fits. The job's chips.min and max and its power cap hold, the
-    rest of its objective does not. asked: the terms. Raises what `plan_job` does when nothing fits.
+    rest of its objective does not. Each plan's gap is to the bound on the chips that it uses. cheapest: also what a job
+    that wants it cheap is answered. asked: the terms. Raises what `plan_job` does when nothing fits.
     """
     wanted = replace(job, objective=Objective(power_kw=job.objective.power_kw))
-    ask = partial(make_search, wanted, shape, long_links, fleet, **asked)
-    first = plan_job(wanted, shape, classes, long_links, fleet=fleet, **asked)
-    found = list(first)
+    found = [*plan_job(wanted, shape, classes, long_links, fleet=fleet, **asked)]
+    if cheapest and all(one.chip.price_per_hour is not None for one in classes):
+        cheap = replace(job, objective=replace(wanted.objective, goal="cheapest"), time_limit_s=None)
+        found += plan_job(cheap, shape, classes, long_links, fleet=fleet, **asked)
     ladders = [ladder(members) for members in offered_sets(usable_classes(job, classes)[0])]
     count, done = sum(map(len, ladders)), 0
-    inside = ask()
+    sizer = Sizer(wanted, shape, classes, long_links, fleet, **asked)
     for sizes in ladders:
         for members in sizes:
             progress(done, count)
             done += 1
-            # What crosses sites hangs on how many nodes there are, and a single node is a network by itself.
-            apart = len({c.site for c in members}) > 1 or any(c.nodes == 1 for c in members)
-            whole = {c.name: c for c in (members if apart else sizes[0])}
-            plan = quick_plan(ask() if apart else inside, wanted, members, whole)
+            plan = sizer.plan(members, sizes[0])
             if plan is None:
                 break
             found.append(plan)
     progress(count, count)
-    return found
+    return [sizer.held(plan) for plan in found]
 
 
 def offered_sets(classes: Sequence[ChipClass]) -> list[tuple[ChipClass, ...]]:

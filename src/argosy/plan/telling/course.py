@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
-from argosy.plan.telling.explain import marked, predicted
+from argosy.plan.telling.explain import marked, predicted, time_text
 
 TOKENS_PRICED = 1e12
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
@@ -21,14 +21,16 @@ CENT = 0.01
 class Course:
     """All steps of a job by one plan, checkpoints and faults left out.
 
-    ends: about when, an ISO date-time. in_time: before the deadline and within the time limit; None where there is
-    neither. dollars: for the chips in use; None where a price is unknown or chips are emulated.
+    ends: about when, an ISO date-time. left_s: until the deadline, if there is one. in_time: before the deadline and
+    within the time limit; None where there is neither. dollars: for the chips in use; None where a price is unknown or
+    chips are emulated.
     """
 
     steps: int
     seconds: float
     ends: str
     deadline: str | None
+    left_s: float | None
     time_limit_s: float | None
     in_time: bool | None
     dollars: float | None
@@ -47,6 +49,7 @@ def course(plan: Plan, job: Job, now: datetime.datetime, seconds_left: float | N
         seconds=seconds,
         ends=end_of(now, seconds),
         deadline=job.objective.deadline,
+        left_s=seconds_left,
         time_limit_s=job.time_limit_s,
         in_time=all(seconds <= limit for limit in limits) if limits else None,
         dollars=None if price is None else price * tokens / TOKENS_PRICED,
@@ -68,14 +71,40 @@ def course_line(told: Course) -> str:
     notes = [f"ends about {ends}"] if ends and told.seconds >= HOUR_S else []
     if told.deadline:
         notes.append(f"deadline {told.deadline}")
-    if told.time_limit_s is not None and told.seconds > told.time_limit_s:
-        notes.append(f"longer than time_limit, {duration_text(told.time_limit_s)}")
-    elif told.in_time is False:
-        notes.append("too late")
     took = marked(duration_text(told.seconds), told.emulated)
     steps = f"{told.steps:,} step{'' if told.steps == 1 else 's'}: {took}"
     cost = "" if told.dollars is None else f", {money_text(told.dollars)}"
     return f"{steps} ({'; '.join(notes)}){cost}" if notes else f"{steps}{cost}"
+
+
+def late_lines(told: Course, plan: Plan) -> list[str]:
+    """Say which limits a plan misses, by how much, and what would be in time; nothing where it is.
+
+    plan: the one that the course is of, the fastest that was found if none is in time.
+    """
+    return [
+        late_line(told, plan, name, limit_s, way)
+        for name, limit_s, way in (
+            ("time_limit", told.time_limit_s, f"time_limit: {-(-told.seconds // HOUR_S):.0f}h"),
+            (f"the deadline {told.deadline}", told.left_s, "a later deadline"),
+        )
+        if limit_s is not None and told.seconds > limit_s
+    ]
+
+
+def late_line(told: Course, plan: Plan, name: str, limit_s: float, way: str) -> str:
+    """Say that a limit is missed. way: which limit would not be."""
+    step_ms, gap = told.seconds / told.steps * 1e3, predicted(plan).gap
+    needed_ms, steps = limit_s / told.steps * 1e3, int(limit_s / told.seconds * told.steps)
+    took, over = (marked(duration_text(each), told.emulated) for each in (told.seconds, told.seconds - limit_s))
+    allowed = duration_text(limit_s)
+    least_ms = step_ms / (1 + gap) if gap is not None else 0.0
+    proven = f" (none here takes less than {time_text(least_ms)}, proven)" if needed_ms < least_ms else ""
+    fewer = f", {steps:,} step{'' if steps == 1 else 's'}" if steps else ""
+    return (
+        f"too late: {name} leaves {allowed} and all steps take {took}, {over} too long; no plan that was found is in "
+        f"time. In time would be steps of {time_text(needed_ms)}{proven}{fewer}, or {way}."
+    )
 
 
 def duration_text(seconds: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from argosy.contracts.plan import Plan, Prediction, Replica, Stage
 from argosy.network.wires import find_wire
+from argosy.plan.costs.memory import FRAGMENTATION, RUNTIME_GB
 
 LINES_MAX = 8
 HOLDUPS_MAX = 4
@@ -114,8 +115,8 @@ def summary_lines(plans: Sequence[Plan], goal: str, width: int = LINE_WIDTH) -> 
     count = len(chosen.replicas)
     virtual = f", {chosen.virtual_stages} virtual stages each" if chosen.virtual_stages > 1 else ""
     zero = f", {SHARDED[chosen.zero_stage]}" if chosen.zero_stage else ""
-    lines = [f"{goal}, {count:,} replica{'s' if count > 1 else ''}, schedule {chosen.schedule}{virtual}{zero}:"]
-    lines += replica_lines(chosen, width)
+    lines = [f"{goal}, {count:,} replica{'' if count == 1 else 's'}, schedule {chosen.schedule}{virtual}{zero}:"]
+    lines += [*replica_lines(chosen, width), memory_line(chosen)]
     held = [f"{holdup.what} ({marked(share_text(holdup.share), chosen.emulated)})" for holdup in told.holdups]
     reached = marked(share_text(told.efficiency), chosen.emulated)
     lines.append(f"reference: {reference_text(told)}; this plan reaches {reached}.")
@@ -151,6 +152,13 @@ def bound_line(plan: Plan) -> str:
     )
 
 
+def memory_line(plan: Plan) -> str:
+    """Say what the memory of a plan is, and which reserve is in it."""
+    runtime = "" if plan.emulated else f" and {RUNTIME_GB:g} GB for the runtime"
+    gaps = share_text(FRAGMENTATION, digits=0)
+    return f"memory: of the fullest rank, with {gaps} for the allocator's gaps{runtime} in reserve."
+
+
 def replica_lines(plan: Plan, width: int = LINE_WIDTH) -> list[str]:
     """Describe the replicas, those of like stages together."""
     likes: dict[object, list[Replica]] = {}
@@ -164,7 +172,8 @@ def replica_lines(plan: Plan, width: int = LINE_WIDTH) -> list[str]:
     lines = []
     for text, alike in zip(texts, shown, strict=True):
         lines += aligned(text, widths, width) if text in pure else mixed_lines(plan, text, alike[0], widths[0])
-    more = [f"  and {len(likes) - LINES_MAX} more kinds"] if len(likes) > LINES_MAX else []
+    left = len(likes) - LINES_MAX
+    more = [f"  and {left} more kind{'' if left == 1 else 's'}"] if left > 0 else []
     return [line.rstrip() for line in lines] + more
 
 

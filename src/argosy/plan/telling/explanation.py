@@ -44,10 +44,11 @@ def explanation(
     shape: ModelShape,
     classes: Sequence[ChipClass],
     long_links: Sequence[LongLink],
-    plan: Plan,
+    plans: Sequence[Plan],
     **asked: Unpack[Asked],
 ) -> Explanation:
-    """Explain a plan of a job by asking for others. asked: the terms."""
+    """Explain the first of a job's plans by asking for others. plans: as `plan_job` lists them. asked: the terms."""
+    plan = plans[0]
     usable, refusals = usable_classes(job, classes)
     chips = Counter[str]()
     for replica in plan.replicas:
@@ -58,7 +59,8 @@ def explanation(
         # A search remembers classes by name, so other classes need others.
         search = make_search(job, shape, long_links, plan.fleet, **asked)
         used = (replace(c, nodes=-(-chips[c.name] // c.chips_per_node)) for c in given if chips[c.name])
-        return Asker(search=search, job=job, classes=tuple(given), used=tuple(used))
+        listed = dict(enumerate(plans[1:], 2))
+        return Asker(search=search, job=job, classes=tuple(given), used=tuple(used), listed=listed)
 
     here = asker(usable)
     told = choices(here, plan)

@@ -40,15 +40,16 @@ def idle_classes(
     )
 
 
-def reached_cap(job: Job, chip_class: ChipClass, plan: Plan) -> str:
-    """Say which cap leaves no room for another node of a class; empty where none does."""
+def caps_left(job: Job, chip_class: ChipClass, plan: Plan) -> list[tuple[int, str]]:
+    """Count the chips of a class that a plan's caps leave room for, in whole nodes, each with the cap in words."""
     node, most, power_kw = chip_class.chips_per_node, job.chips.maximum, job.objective.power_kw
-    if most is not None and sum(plan_chips(plan).values()) + node > most:
-        return f"chips.max is {most:,}"
-    draw_kw = predicted(plan).power_kw or 0.0
-    if power_kw is not None and draw_kw + node * (chip_class.chip.tdp_w or 0.0) / W_PER_KW > power_kw:
-        return f"objective.power is {power_kw:,.4g} kW"
-    return ""
+    found = []
+    if most is not None:
+        found.append((most - sum(plan_chips(plan).values()), f"chips.max is {most:,}"))
+    if power_kw is not None:
+        left_w = (power_kw - (predicted(plan).power_kw or 0.0)) * W_PER_KW
+        found.append((int(left_w / (chip_class.chip.tdp_w or float("inf"))), f"objective.power is {power_kw:,.4g} kW"))
+    return [(max(0, chips) // node * node, text) for chips, text in found]
 
 
 def why_idle(job: Job, chip_class: ChipClass, plans: Sequence[Plan], holds: Callable[[ChipClass], bool]) -> str:
@@ -58,8 +59,17 @@ def why_idle(job: Job, chip_class: ChipClass, plans: Sequence[Plan], holds: Call
         return "not in chips.allow"
     if refusal := refusal_of(job, chip_class):
         return refusal
-    if cap := reached_cap(job, chip_class, plans[0]):
-        return cap
+    room, capped = min(caps_left(job, chip_class, plans[0]), default=(chip_class.chips, ""))
+    if room <= 0:
+        return capped
+    used = plan_chips(plans[0]).get(name, 0)
+    some = f"{capped}, which leaves room for {room:,} of them; " if room < chip_class.chips - used else ""
+    return some + why_unwanted(job, chip_class, plans, holds)
+
+
+def why_unwanted(job: Job, chip_class: ChipClass, plans: Sequence[Plan], holds: Callable[[ChipClass], bool]) -> str:
+    """Say why a plan leaves chips of a class idle that it may have."""
+    name = chip_class.name
     if name in plan_chips(plans[0]):
         return "more of them would be of no help" if job.objective.goal == "fastest" else "fewer are cheaper"
     small = "" if holds(chip_class) else "the model does not fit on them alone; "

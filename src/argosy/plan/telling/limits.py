@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from argosy.contracts.plan import Plan, Stage, Wire
+from argosy.plan.costs.memory import reserve_gb
 from argosy.plan.folding import fold
 from argosy.plan.timing.timeline import steady
 
@@ -22,7 +23,10 @@ class Eased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """The fullest stage of a class. replicas: how many have it; stage: counted from 1, of `stages`."""
+    """The fullest stage of a class. replicas: how many have it; stage: counted from 1, of `stages`.
+
+    memory_gb: reserve_gb is within it, for the allocator's gaps and the runtime.
+    """
 
     chip_class: str
     stage: int
@@ -30,10 +34,11 @@ class Room:
     replicas: int
     memory_gb: float
     limit_gb: float
+    reserve_gb: float = 0.0
 
     @property
     def spare_gb(self) -> float:
-        """What its chips have left, 10^9 bytes."""
+        """What its chips have left beside all that, 10^9 bytes."""
         return self.limit_gb - self.memory_gb
 
 
@@ -65,6 +70,7 @@ def rooms(plan: Plan) -> tuple[Room, ...]:
                 replicas=count,
                 memory_gb=stage.memory_gb,
                 limit_gb=stage.memory_limit_gb,
+                reserve_gb=reserve_gb(stage.memory_gb, emulated=plan.emulated),
             )
             known = found.get(stage.chip_class)
             if known is None or fullness(room) > fullness(known):

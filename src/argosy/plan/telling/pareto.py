@@ -6,6 +6,7 @@ Gathers, compares and words them. Must not prefer one.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.contracts.plan import Plan
 from argosy.plan.telling.course import duration_text, money_text
@@ -19,6 +20,7 @@ from argosy.plan.telling.explain import (
     share_text,
     time_text,
 )
+from argosy.plan.telling.prices import price_line
 
 SHOWN_MAX = 12
 TRILLION = 1e12
@@ -29,8 +31,8 @@ UNKNOWN = float("inf")
 class Figures:
     """What plans are compared by; of all but tokens_per_second less is better. None where a price or power is unknown.
 
-    gap: how far the step may be from the least that these chips allow; None where no bound is known. chips_by_class:
-    how many of each; by their sum alone plans are compared.
+    gap: how far the step may be from the least that the chips in use allow; None where no bound is known.
+    chips_by_class: how many of each; by their sum alone plans are compared.
     """
 
     tokens_per_second: float
@@ -96,6 +98,13 @@ def figures_of(plan: Plan) -> Figures:
         gap=told.gap,
         chips_by_class=plan_chips(plan),
     )
+
+
+def front_notes(front: Front, classes: Sequence[ChipClass]) -> list[str]:
+    """Say what the gaps and the prices of a front are; nothing of what it has none of."""
+    gaps = "gap: how much longer a step is than the least that is proven for the chips of its row (loose)."
+    known = any(predicted(plan).gap is not None for plan in front.plans)
+    return [*filter(None, [gaps if known else "", price_line(front.plans, classes)])]
 
 
 def front_rows(front: Front, job: Job) -> list[FrontRow]:
