@@ -33,19 +33,11 @@ FACTOR, MODULUS = 48271, 2147483647
 
 
 @compiled
-def _work_s(sums: Floats, room: float, flying: int, first: int, end: int) -> float:
-    """Seconds of a stage's layers, some recomputed where memory is short; infinite if they don't fit.
-
-    sums, room: of its carrier, as in Tables; flying: micro-batches that are kept.
-    """
-    work_s = sums[end, SECONDS] - sums[first, SECONDS]
-    lacking = sums[end, STATE] - sums[first, STATE] + flying * (sums[end, STORED] - sums[first, STORED]) - room
-    if lacking > 0:
-        spared = flying * (sums[end, SPARED] - sums[first, SPARED])
-        if room < 0 or lacking > spared:
-            return float(np.inf)
-        work_s += lacking / spared * (sums[end, AGAIN] - sums[first, AGAIN])
-    return float(work_s)
+def _again_s(lacking: float, spared: float, again_s: float) -> float:
+    """Seconds of recomputing as much as memory lacks; infinite if all that is spared doesn't do."""
+    if lacking <= 0:
+        return 0.0
+    return lacking / spared * again_s if lacking <= spared else np.inf
 
 
 @compiled
@@ -69,15 +61,20 @@ def _pace(row: Integers, tables: Tables, factors: Factors) -> tuple[float, float
     """Seconds of the slowest stage, and of the first micro-batch and the optimizer's step; infinite if not allowed."""
     size, stages, width = row[SIZE], row[STAGES], (len(row) - HEAD) // 2
     slowest_s, fill_s, update_s, first = 0.0, 0.0, 0.0, 0
-    layers = tables.sums.shape[2] - 1
+    sums, layers = tables.sums, tables.sums.shape[3] - 1
     for stage in range(stages):
         carrier, end = row[HEAD + stage], row[HEAD + width + stage]
         if end <= first or end > layers:
             return np.inf, np.inf
         flying = stages if factors.level else stages - stage
-        own_s = _work_s(tables.sums[size, carrier], tables.room[size, carrier], flying, first, end)
-        if own_s == np.inf:
-            return np.inf, np.inf
+        own_s = sums[SECONDS, size, carrier, end] - sums[SECONDS, size, carrier, first]
+        lacking = sums[STATE, size, carrier, end] - sums[STATE, size, carrier, first] - tables.room[size, carrier]
+        lacking += flying * (sums[STORED, size, carrier, end] - sums[STORED, size, carrier, first])
+        if lacking > 0:
+            spared = flying * (sums[SPARED, size, carrier, end] - sums[SPARED, size, carrier, first])
+            own_s += _again_s(lacking, spared, sums[AGAIN, size, carrier, end] - sums[AGAIN, size, carrier, first])
+            if own_s == np.inf:
+                return np.inf, np.inf
         if stage < stages - 1:
             factor = factors.first[stages] if stage == 0 else 1.0
             own_s += factor * tables.forward[size, end, carrier, row[HEAD + stage + 1]]
@@ -178,17 +175,16 @@ def _run(rows: Integers, stage: Integers, pool: Pool, rings: Rings, weights: int
 
 
 @compiled
-def sums(rows: Integers, numbers: Numbers) -> tuple[float, float]:
+def sums(rows: Integers, seconds: Floats, pool: Pool, rings: Rings, factors: Factors) -> tuple[float, float]:
     """Give the seconds of summing gradients with one ring and in three phases, each by its slowest stage.
 
-    With one ring what the last backwards of the stages hide doesn't count.
+    With one ring what the last backwards of the stages hide doesn't count. seconds: of the layers before, as in Tables.
     """
-    tables, pool, rings, factors = numbers
     width, layers, count = (rows.shape[1] - HEAD) // 2, rings.weights.shape[0] - 1, len(pool.chips)
-    stage, one_s = np.zeros(len(rows), np.int64), np.zeros(len(rows))
-    inside_s, across_s, phases = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(count + 1)
+    stage, begun, phases = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64), np.zeros(count + 1)
+    # By row: of its present stage with one ring, in phases inside classes and across, and what all its stages hide.
+    sent_s = np.zeros((len(rows), 4))
     one_max, inside_max, across_max, first = 0.0, 0.0, 0.0, 0
-    begun, drained_s = np.zeros(len(rows), np.int64), np.zeros(len(rows))
     while first < layers:
         end = layers
         for index in range(len(rows)):
@@ -199,16 +195,17 @@ def sums(rows: Integers, numbers: Numbers) -> tuple[float, float]:
             ring_s = _run(rows, stage, pool, rings, rings.numbers[first, end], phases)
         for index in range(len(rows)):
             carrier, size = rows[index, HEAD + stage[index]], rows[index, SIZE]
-            one_s[index] += ring_s
-            inside_s[index] += phases[pool.classes[carrier]]
-            across_s[index] += phases[count]
+            sent_s[index, 0] += ring_s
+            sent_s[index, 1] += phases[pool.classes[carrier]]
+            sent_s[index, 2] += phases[count]
             if rows[index, HEAD + width + stage[index]] == end:
-                times = tables.sums[size, carrier]
-                work_s = times[end, SECONDS] - times[begun[index], SECONDS]
-                drained_s[index] += factors.drained * work_s
-                one_max = max(one_max, factors.shown * one_s[index] + max(0.0, one_s[index] - drained_s[index]))
-                inside_max, across_max = max(inside_max, inside_s[index]), max(across_max, across_s[index])
-                one_s[index], inside_s[index], across_s[index] = 0.0, 0.0, 0.0
+                sent_s[index, 3] += factors.drained * (
+                    seconds[size, carrier, end] - seconds[size, carrier, begun[index]]
+                )
+                one_s = sent_s[index, 0]
+                one_max = max(one_max, factors.shown * one_s + max(0.0, one_s - sent_s[index, 3]))
+                inside_max, across_max = max(inside_max, sent_s[index, 1]), max(across_max, sent_s[index, 2])
+                sent_s[index, :3] = 0.0
                 stage[index] += 1
                 begun[index] = end
         first = end
@@ -235,7 +232,7 @@ def step_s(rows: Integers, numbers: Numbers, ring_weight: float, longest_s: floa
     compute_s, _ = deal(rows, tables, factors, pool.batch)
     if compute_s >= longest_s:
         return np.inf
-    one_s, phased_s = sums(rows, numbers)
+    one_s, phased_s = sums(rows, tables.sums[SECONDS], pool, rings, factors)
     return compute_s + ring_weight * one_s + (1 - ring_weight) * phased_s
 
 
@@ -248,12 +245,21 @@ def _draw(seed: Integers, below: int) -> int:
 @compiled
 def _ends_within(row: Integers, tables: Tables, level: bool, limit_s: float, ends: Integers) -> bool:
     """Whether stages of at most so many seconds, each as long as it may be, hold all layers; where they end."""
-    size, stages, layers, end = row[SIZE], row[STAGES], tables.sums.shape[2] - 1, 0
+    size, stages, sums, end = row[SIZE], row[STAGES], tables.sums, 0
+    layers = sums.shape[3] - 1
     for stage in range(stages):
         carrier, first, flying = row[HEAD + stage], end, stages if level else stages - stage
-        sums, room = tables.sums[size, carrier], tables.room[size, carrier]
+        before_s = sums[SECONDS, size, carrier, first]
+        room = tables.room[size, carrier] + sums[STATE, size, carrier, first]
+        room += flying * sums[STORED, size, carrier, first]
         while end < layers - (stages - 1 - stage):
-            if _work_s(sums, room, flying, first, end + 1) > limit_s:
+            work_s = sums[SECONDS, size, carrier, end + 1] - before_s
+            lacking = sums[STATE, size, carrier, end + 1] + flying * sums[STORED, size, carrier, end + 1] - room
+            if lacking > 0:
+                spared = flying * (sums[SPARED, size, carrier, end + 1] - sums[SPARED, size, carrier, first])
+                again_s = sums[AGAIN, size, carrier, end + 1] - sums[AGAIN, size, carrier, first]
+                work_s += _again_s(lacking, spared, again_s)
+            if work_s > limit_s:
                 break
             end += 1
         if end == first:
@@ -268,8 +274,8 @@ def cut_evenly(row: Integers, tables: Tables, level: bool) -> bool:
     width, ends = (len(row) - HEAD) // 2, np.zeros(row[STAGES], np.int64)
     low_s, high_s = 0.0, 0.0
     for stage in range(row[STAGES]):
-        most = tables.sums[row[SIZE], row[HEAD + stage], -1]
-        high_s = max(high_s, most[SECONDS] + most[AGAIN])
+        size, carrier = row[SIZE], row[HEAD + stage]
+        high_s = max(high_s, tables.sums[SECONDS, size, carrier, -1] + tables.sums[AGAIN, size, carrier, -1])
     if not _ends_within(row, tables, level, high_s, ends):
         return False
     for _ in range(HALVINGS):

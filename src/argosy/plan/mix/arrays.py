@@ -13,7 +13,7 @@ import numpy as np
 
 from argosy.plan.mix.tables import Carrier, Floats, Integers, MixProblem
 
-# What Tables.sums has of each layer.
+# What Tables.sums has of each layer: its first index.
 SECONDS, STATE, STORED, SPARED, AGAIN = range(5)
 # Mixes of more replicas than this are not looked at: the tables of rings would grow too large.
 REPLICAS_MAX = 2048
@@ -22,10 +22,10 @@ REPLICAS_MAX = 2048
 class Tables(NamedTuple):
     """What a stage takes and holds.
 
-    sizes: of micro-batches. sums: by (size, carrier, layer, what), over the layers before: seconds, state and stored
+    sizes: of micro-batches. sums: by (what, size, carrier, layer), over the layers before: seconds, state and stored
     bytes, and of layers recomputed how much less they store and how much longer they take. room: by (size, carrier),
-    below nothing where it wasn't measured. Messages by (size, boundary, carrier, next); seconds of the optimizer's step
-    by (size, carrier, layer).
+    endlessly below nothing where there is none or it wasn't measured. Messages by (size, boundary, carrier, next);
+    seconds of the optimizer's step by (size, carrier, layer).
     """
 
     sizes: Integers
@@ -125,8 +125,8 @@ def arrays_of(problem: MixProblem, classes: Sequence[int]) -> Arrays:
 
 def _tables(problem: MixProblem, carriers: Sequence[Carrier]) -> Tables:
     sizes, layers, count = len(problem.tables), problem.layers, len(carriers)
-    total = np.zeros((sizes, count, layers + 1, AGAIN + 1))
-    room = np.full((sizes, count), -1.0)
+    total = np.zeros((AGAIN + 1, sizes, count, layers + 1))
+    room = np.full((sizes, count), -np.inf)
     forward, backward = (np.full((sizes, layers + 1, count, count), np.inf) for _ in range(2))
     update = np.zeros((sizes, count, layers))
     for number, table in enumerate(problem.tables):
@@ -136,8 +136,9 @@ def _tables(problem: MixProblem, carriers: Sequence[Carrier]) -> Tables:
         if table.lean_bytes is not None and table.again_s is not None:
             parts |= {SPARED: table.stored_bytes - table.lean_bytes, AGAIN: table.again_s}
         for what, each in parts.items():
-            total[number, mine, 1:, what] = np.cumsum(each[rows], axis=1)
-        room[number, mine] = (table.limit_bytes - table.fixed_bytes)[rows]
+            total[what, number, mine, 1:] = np.cumsum(each[rows], axis=1)
+        left = (table.limit_bytes - table.fixed_bytes)[rows]
+        room[number, mine] = np.where(left < 0, -np.inf, left)
         update[number, mine] = table.update_s[rows]
         for sent, each in ((forward, table.forward_s), (backward, table.backward_s)):
             sent[number][np.ix_(np.arange(layers + 1), mine, mine)] = each[:, rows][:, :, rows]

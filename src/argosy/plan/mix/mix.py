@@ -17,7 +17,7 @@ from argosy.plan.mix.sync import sync_s
 from argosy.plan.mix.tables import Integers, MixProblem, Pipeline, Sums
 
 # Kinds of replicas in a mix at most; changes tried in one walk, and how many fewer over a single class.
-PARTS_MAX, TRIED, ALONE_FEWER = 5, 160_000, 3
+PARTS_MAX, TRIED, ALONE_FEWER = 5, 120_000, 3
 # Seeds of the walks over several classes; where one ring is asked for, one more keeps replicas alike.
 WALKS = (12345, 20264)
 # Of a plan for three phases: how much one ring's time counts, so that it is good by that rule too.
