@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from argosy.cli.collector import collect_seldom
 from argosy.cli.streams import keep_output
 from argosy.contracts.errors import ArgosyError
 
@@ -24,6 +25,7 @@ def whole_number(text: str) -> int:
 def start(main: Callable[[], int | None]) -> NoReturn:
     """Run a benchmark's main and leave with its exit code; what libraries print in C goes to standard error."""
     keep_output()
+    collect_seldom()
     try:
         code = main() or 0
         sys.stdout.flush()

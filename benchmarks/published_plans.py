@@ -21,7 +21,8 @@ from argosy.plan.pipelines.layouts import Run as Places
 from argosy.plan.pipelines.partition import Cut
 from argosy.plan.pipelines.places import stage_times
 from argosy.plan.pipelines.templates import Template, joined
-from argosy.plan.search.drafts import Draft, Group, sketch
+from argosy.plan.search.drafts import Draft, Group
+from argosy.plan.search.plans import sketch
 from argosy.plan.timing.timeline import steady
 from published_rows import Run
 

@@ -11,7 +11,8 @@ from argosy.contracts.plan import EMBEDDING, Plan
 from argosy.model.counts import unit_parameters
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.templates import make_template
-from argosy.plan.search.drafts import Draft, make_draft, sketch, whole
+from argosy.plan.search.drafts import Draft, make_draft
+from argosy.plan.search.plans import sketch, whole
 from argosy.plan.timing.check import check_plan
 from argosy.plan.timing.timeline import simulate
 

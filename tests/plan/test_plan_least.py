@@ -12,8 +12,9 @@ from argosy.plan.pipelines.grid import Family, Freedom, Part
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.templates import make_template
 from argosy.plan.planner import plan_job
-from argosy.plan.search.drafts import make_draft, sketch
+from argosy.plan.search.drafts import make_draft
 from argosy.plan.search.least import Caps, least_step_ms
+from argosy.plan.search.plans import sketch
 from argosy.plan.timing.timeline import steady
 
 FREEDOM = Freedom(sizes=(1, 2), recomputes=("none", "full"))

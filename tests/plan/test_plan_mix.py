@@ -228,6 +228,17 @@ class TestImproved:
             runs = [each for each, _ in itertools.groupby(carrier.chip_class for carrier in pipeline.carriers)]
             assert len(runs) == len(set(runs))
 
+    def test_classes_without_a_link_share_no_pipeline(self):
+        """Where messages between classes never arrive no pipeline is on both, and the walk ends."""
+        whole = table()
+        on = [carrier.chip_class for carrier in whole.carriers]
+        endless = np.where(np.not_equal.outer(on, on), np.inf, whole.forward_s)
+        apart = replace(whole, forward_s=endless, backward_s=endless)
+        job = replace(self.job, tables=(apart,), schedule=Schedule(hidden=0.5, filled=True))
+        found = improved(job, self.alone(), TRIED)
+        assert found
+        assert all(len({carrier.chip_class for carrier in pipeline.carriers}) == 1 for pipeline, _ in found)
+
     def test_nothing_where_it_does_not_fit(self):
         """A walk from what doesn't fit in memory, however cut, gives nothing."""
         assert improved(replace(self.job, tables=(table(memory=(1.0, 1.0)),)), self.alone(), 100) == []

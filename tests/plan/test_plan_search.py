@@ -7,10 +7,11 @@ import pytest
 
 from argosy.plan.costs.program import MEGATRON_CORE, program_for
 from argosy.plan.forms import FORMS
-from argosy.plan.pipelines.grid import spread, tp_degrees
+from argosy.plan.pipelines.grid import Family, Part, spread, tp_degrees
+from argosy.plan.search.drafts import Candidate, Draft
 from argosy.plan.search.offers import class_sets
 from argosy.plan.search.question import make_search
-from argosy.plan.search.search import partitions
+from argosy.plan.search.search import Search, partitions
 
 
 class TestSpread:
@@ -104,3 +105,29 @@ class TestScale:
             assert search.estimates(parts, 4096, 12)
             tried.append(sum(isinstance(key, tuple) and key[0] == "cut" for key in search.base.setting.tables))
         assert max(tried) < 5000
+
+
+class TestTurns:
+    @pytest.mark.parametrize(("mix", "timed"), [(True, ["1f1b", "1f1b", "gpipe"]), (False, ["1f1b", "1f1b"])])
+    def test_first_of_each_family(self, build: Any, monkeypatch: Any, mix: bool, timed: list[str]) -> None:
+        """With full effort many like choices of one family don't keep the first of another from being timed."""
+        search = make_search(build.job(), build.shape(), (), "fleet")
+        part = Part(chip_class=build.chip_class("north/chip", 0.001), chips=2)
+        draft = search.estimates([part], 8, 1)[0].draft
+        asked: list[str] = []
+
+        def drafts(_search: Search, candidate: Candidate, _batch: int) -> list[Draft]:
+            asked.append(candidate.family.schedule)
+            return [draft]
+
+        template = draft.groups[0].template
+        names = ["1f1b"] * 9 + ["gpipe"] * 2
+        found = [
+            Candidate(choice=((template, count),), family=Family(schedule=name), least_ms=0.0)
+            for count, name in enumerate(names, 1)
+        ]
+        monkeypatch.setattr(Search, "drafts", drafts)
+        monkeypatch.setattr(Search, "candidates", lambda *_: iter(found))
+        monkeypatch.setattr(Search, "mixes", lambda *_: ())
+        search.estimates([part], 8, 1, mix=mix)
+        assert asked == timed

@@ -18,7 +18,8 @@ from argosy.plan.costs.sharding import SLOWED_BESIDE, shared_bytes, shared_ms
 from argosy.plan.pipelines.grid import Family, Freedom
 from argosy.plan.pipelines.layouts import Layout, Run
 from argosy.plan.pipelines.templates import make_template
-from argosy.plan.search.drafts import Draft, make_draft, sketch
+from argosy.plan.search.drafts import Draft, make_draft
+from argosy.plan.search.plans import sketch
 from argosy.plan.search.search import exchanged
 from argosy.plan.timing.timeline import steady
 

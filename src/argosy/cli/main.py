@@ -24,6 +24,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from argosy import __version__
+from argosy.cli.collector import collect_seldom
 from argosy.cli.streams import discard_output, keep_output, open_streams
 from argosy.contracts.errors import ArgosyError, BadInputError, InfrastructureError, InterruptedByUserError
 from argosy.contracts.plain import plain_text
@@ -38,11 +39,15 @@ UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One command: where its function or Typer app lives, and its line of help."""
+    """One command: where its function or Typer app lives, and its line of help.
+
+    searches: whether it makes millions of small objects that stay until it ends.
+    """
 
     module: str
     attribute: str
     help: str
+    searches: bool = False
 
 
 COMMANDS: dict[str, Entry] = {
@@ -51,7 +56,10 @@ COMMANDS: dict[str, Entry] = {
         module="argosy.cli.demo", attribute="command", help="Train a small model on two emulated sites, here and now."
     ),
     "plan": Entry(
-        module="argosy.cli.plan", attribute="command", help="Say how a job would split over a fleet, and how fast."
+        module="argosy.cli.plan",
+        attribute="command",
+        help="Say how a job would split over a fleet, and how fast.",
+        searches=True,
     ),
     "diagnose": Entry(
         module="argosy.cli.diagnose", attribute="command", help="Say from logs and dumps what broke a job, and who."
@@ -152,6 +160,8 @@ def load(name: str) -> Any:
             raise
         text = f"argosy {name} needs {missing}, which isn't installed: pip install 'argosy[server]'"
         raise InfrastructureError(text) from error
+    if entry.searches:
+        collect_seldom()
     app = typer.Typer(add_completion=False)
     app.callback()(_unloaded)
     if isinstance(found, typer.Typer):

@@ -5,12 +5,17 @@ know how a pipeline orders its work.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Gather, Plan, Stage, Wire
 from argosy.network.wires import Served, Transfer, find_wire, schedule, send_ms
+
+Run = tuple[Exchange, Sequence[int]]
+"""Exchanges that differ in their units alone: one of them, and the units."""
+GatherRun = tuple[Gather, Sequence[int]]
+"""Gathers that differ in their units alone: one of them, and the units."""
 
 
 def gradient_delay_ms(plan: Plan, stage: Stage, unit: int) -> float:
@@ -36,27 +41,37 @@ def gradient_delays_ms(plan: Plan, stage: Stage) -> dict[int, float]:
 
 
 def serve_exchanges(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
-    """Serve every exchange of a step, given when each is ready on all its members; same order as plan.exchanges.
+    """Serve every exchange of a step, given when each is ready on all its members; same order as plan.exchanges."""
+    return serve_runs(plan, runs_of(plan), [(ready,) for ready in ready_ms])
+
+
+def serve_runs(plan: Plan, runs: Sequence[Run], ready_ms: Sequence[Sequence[float]]) -> tuple[Served, ...]:
+    """Serve exchanges in runs, given when each unit of a run is ready on all members; run by run, unit by unit.
 
     A shared wire has one queue, a private wire one per set of places; ties go to the higher unit, whose gradient comes
     first.
     """
-    served = schedule(
-        [transfer(plan, e, ready, e.wire_bytes, -e.unit) for e, ready in zip(plan.exchanges, ready_ms, strict=True)],
-        plan.wires,
-    )
-    return with_inside(plan.exchanges, served)
+    asked: list[Transfer] = []
+    for (one, units), times_ms in zip(runs, ready_ms, strict=True):
+        orders = [-unit for unit in units]
+        asked += transfers(plan, one, one.wire_bytes, zip(times_ms, orders, strict=True))
+    return with_inside([one for one, units in runs for _ in units], schedule(asked, plan.wires))
 
 
 def serve_gathers(plan: Plan, ready_ms: Sequence[float]) -> tuple[Served, ...]:
-    """Serve the parameter gathers that follow a sharded update (ZeRO-1); same order as `gathered(plan)`.
+    """Serve the parameter gathers that follow a sharded update (ZeRO-1); same order as `gathered(plan)`."""
+    gathers = [(gather, (unit,)) for unit, gather in gathered(plan)]
+    return serve_gather_runs(plan, gathers, ready_ms)
+
+
+def serve_gather_runs(plan: Plan, runs: Sequence[GatherRun], ready_ms: Sequence[float]) -> tuple[Served, ...]:
+    """Serve gathers in runs, given when the members of each are ready; run by run, unit by unit.
 
     Ties go to the lower unit, which the next forward needs first.
     """
-    asked = [
-        transfer(plan, gather, ready, gather.payload_bytes, unit)
-        for (unit, gather), ready in zip(gathered(plan), ready_ms, strict=True)
-    ]
+    asked: list[Transfer] = []
+    for (gather, units), time_ms in zip(runs, ready_ms, strict=True):
+        asked += transfers(plan, gather, gather.payload_bytes, [(time_ms, unit) for unit in units])
     return schedule(asked, plan.wires)
 
 
@@ -95,19 +110,28 @@ def scatter_ms(phase: Gather, wires: Sequence[Wire]) -> float:
 def with_inside(exchanges: Sequence[Exchange], served: Sequence[Served]) -> tuple[Served, ...]:
     """Let exchanges across sites end after their phases inside them, which keep no wire busy."""
     return tuple(
-        replace(one, end_ms=one.end_ms + exchange.inside_ms) if exchange.inside_ms else one
+        Served(start_ms=one.start_ms, end_ms=one.end_ms + exchange.inside_ms) if exchange.inside_ms else one
         for exchange, one in zip(exchanges, served, strict=True)
     )
 
 
 def gathered(plan: Plan) -> tuple[tuple[int, Gather], ...]:
     """List what is gathered after a sharded update, with its unit: over the exchange's wire, or inside each site."""
-    found: list[tuple[int, Gather]] = []
-    for exchange in plan.exchanges:
-        if exchange.gather_bytes > 0:
-            found.append((exchange.unit, whole_gather(exchange)))
-        found += [(exchange.unit, gather) for gather in exchange.gathers]
-    return tuple(found)
+    return tuple((units[0], gather) for gather, units in gather_runs(runs_of(plan)))
+
+
+def runs_of(plan: Plan) -> list[Run]:
+    """See each exchange of a plan as a run of one."""
+    return [(exchange, (exchange.unit,)) for exchange in plan.exchanges]
+
+
+def gather_runs(runs: Iterable[Run]) -> list[GatherRun]:
+    """List what is gathered after a sharded update for runs of exchanges."""
+    found: list[GatherRun] = []
+    for exchange, units in runs:
+        whole = [whole_gather(exchange)] if exchange.gather_bytes > 0 else []
+        found += [(gather, units) for gather in (*whole, *exchange.gathers)]
+    return found
 
 
 def whole_gather(exchange: Exchange) -> Gather:
@@ -122,13 +146,15 @@ def lane_of(plan: Plan, members: tuple[tuple[int, int], ...]) -> tuple[tuple[int
     return tuple((r, s % len(plan.places(plan.replicas[r]))) for r, s in members)
 
 
-def transfer(plan: Plan, moved: Exchange | Gather, ready_ms: float, payload_bytes: float, order: int) -> Transfer:
-    """State an exchange or a gather as a transfer in the own lane of its members' places; nothing pays no delay."""
-    return Transfer(
-        wire=moved.wire,
-        ready_ms=ready_ms,
-        payload_bytes=payload_bytes,
-        lane=lane_of(plan, moved.members),
-        order=order,
-        hops=moved.hops if payload_bytes > 0 else 0,
-    )
+def transfers(
+    plan: Plan, moved: Exchange | Gather, payload_bytes: float, times: Iterable[tuple[float, int]]
+) -> list[Transfer]:
+    """State like exchanges or gathers as transfers in the lane of their members' places; nothing pays no delay.
+
+    times: when each is ready, and its order.
+    """
+    lane, hops = lane_of(plan, moved.members), moved.hops if payload_bytes > 0 else 0
+    return [
+        Transfer(wire=moved.wire, ready_ms=ready_ms, payload_bytes=payload_bytes, lane=lane, order=order, hops=hops)
+        for ready_ms, order in times
+    ]

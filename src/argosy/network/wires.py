@@ -87,7 +87,7 @@ def schedule(transfers: Sequence[Transfer], wires: Sequence[Wire]) -> tuple[Serv
     by_name = {wire.name: wire for wire in wires}
     queues: dict[tuple[str, Hashable], Queue] = {}
     ends: dict[int, Served] = {}
-    for index in sorted(range(len(transfers)), key=lambda i: (transfers[i].ready_ms, transfers[i].order, i)):
+    for _, _, index in sorted([(one.ready_ms, one.order, index) for index, one in enumerate(transfers)]):
         transfer = transfers[index]
         queue = queue_of(transfer, by_name, queues)
         ends[index] = queue.serve(transfer.ready_ms, transfer.payload_bytes, transfer.hops)

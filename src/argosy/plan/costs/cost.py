@@ -132,7 +132,9 @@ def update_ms(setting: Setting, chip_class: ChipClass, units: tuple[int, ...], w
     As measured where the chip has a profile, by the part of a unit's parameters that a rank owns; else bytes moved /
     memory bandwidth.
     """
-    parts = [rank_parameters_apart(setting.cut_shape(way.tp), unit, way.tp, way.ep) for unit in units]
+    shape = setting.cut_shape(way.tp)
+    like = {unit: rank_parameters_apart(shape, unit, way.tp, way.ep) for unit in set(units)}
+    parts = [like[unit] for unit in units]
     owned = [dense / shards + experts / max(1, shards // way.ep) for dense, experts in parts]
     measured = profile_for(setting.measured, chip_class)
     if measured:

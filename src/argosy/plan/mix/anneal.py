@@ -85,7 +85,7 @@ def _pace(row: Integers, tables: Tables, factors: Factors) -> tuple[float, float
         slowest_s = max(slowest_s, own_s)
         update_s = max(update_s, tables.update[size, carrier, first])
         first = end
-    if first != layers:
+    if first != layers or slowest_s == np.inf:
         return np.inf, np.inf
     return slowest_s, fill_s - factors.hidden * (fill_s - slowest_s) + update_s
 

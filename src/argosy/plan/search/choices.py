@@ -11,9 +11,9 @@ from typing import Any
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.contracts.plan import SCHEDULES, Plan
-from argosy.plan.search.drafts import refitted, sketch
 from argosy.plan.search.fit import choose_parts
-from argosy.plan.search.predict import Timed, time_draft
+from argosy.plan.search.plans import sketch
+from argosy.plan.search.predict import Timed, timed_again
 from argosy.plan.search.search import Search, exchanged, has_form
 from argosy.plan.telling.traits import Traits, is_sound, traits
 
@@ -106,8 +106,8 @@ def choices(asker: Asker, plan: Plan) -> tuple[Choice, ...]:
     changed = [other for draft in sharded for other in exchanged(draft, freedom)]
     changed += [replace(draft, schedule=name) for draft in like for name in SCHEDULES]
     sound = [draft for draft in changed if has_form(draft, freedom) and is_sound(sketch(draft))]
-    refits = [refitted(draft) for draft in sound]
-    fitting = [time_draft(draft) for draft in refits if draft is not None]
+    refits = [timed_again(draft) for draft in sound]
+    fitting = [timed for timed in refits if timed is not None]
     there = [(one, traits(sketch(one.draft))) for one in [*found, *forced(asker, plan), *fitting]]
     large = [traits(sketch(draft)) for draft, again in zip(sound, refits, strict=True) if again is None]
     listed = {number: traits(other) for number, other in asker.listed.items()}

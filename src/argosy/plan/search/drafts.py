@@ -1,25 +1,19 @@
-"""A draft: replicas of one or more templates, their micro-batches dealt; and the Plan that it stands for.
+"""A draft: replicas of one or more templates, their micro-batches dealt. `search.plans` makes its plan.
 
 Like replicas are kept as one group with a count, so that a draft of thousands of replicas is timed like one of a few.
 Must not know which draft is better.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from argosy.contracts.fleet import ChipClass, LongLink
-from argosy.contracts.plan import Exchange, Plan, Replica, Wire
-from argosy.plan.costs.rings import Held, Ring, gradient_bytes, holder_of, make_ring
 from argosy.plan.costs.setting import Setting
 from argosy.plan.pipelines.grid import Family
 from argosy.plan.pipelines.shares import Kind, deal
-from argosy.plan.pipelines.stages import holding_stages, updated_stages
 from argosy.plan.pipelines.templates import Template, make_template, rejoined
-
-# The all-reduce of the gradient norm: there and back over the longest wire, and its start.
-BARRIER_START_MS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +69,6 @@ class Draft:
             for name, chips in group.template.layout.chips.items():
                 used[name] += group.count * chips
         return used
-
-    @cached_property
-    def sketched(self) -> Plan:
-        """The plan with one replica of each group."""
-        return make_plan(self, [1] * len(self.groups))
 
     @cached_property
     def shards(self) -> tuple[int, ...]:
@@ -173,154 +162,3 @@ def refitted(draft: Draft) -> Draft | None:
     again = replace(draft, groups=tuple(groups))
     # Other cuts may leave fewer that hold the same.
     return again if again.shards == draft.shards else None
-
-
-def sketch(draft: Draft) -> Plan:
-    """Make a plan with one replica of each group: it takes as long as the whole, for like replicas do like things.
-
-    Its global_batch_size is that of the replicas shown.
-    """
-    return draft.sketched
-
-
-def whole(draft: Draft) -> Plan:
-    """Make the plan of all replicas."""
-    return make_plan(draft, [group.count for group in draft.groups])
-
-
-def make_plan(draft: Draft, counts: Sequence[int]) -> Plan:
-    """Make a plan that shows so many replicas of each group; bytes and hops are those of the draft."""
-    plan = bare_plan(draft)
-    replicas: list[Replica] = []
-    owners: list[int] = []
-    for index, (group, count, shards) in enumerate(zip(draft.groups, counts, draft.shards, strict=True)):
-        replicas += [make_replica(draft, plan, group, shards)] * count
-        owners += [index] * count
-    exchanges, ring_wires = make_exchanges(draft, plan, owners)
-    wires = unique([*(wire for group in draft.groups for wire in group.template.wires), *ring_wires])
-    return replace(
-        plan,
-        global_batch_size=sum(replica.sequences for replica in replicas),
-        replicas=tuple(replicas),
-        wires=wires,
-        exchanges=exchanges,
-        barrier_ms=barrier_ms(wires, sum(draft.chips.values())),
-    )
-
-
-def bare_plan(draft: Draft) -> Plan:
-    """Make the plan of a draft without its replicas and what joins them."""
-    return Plan(
-        model=draft.model,
-        num_layers=draft.setting.shape.num_layers,
-        fleet=draft.fleet,
-        sequence_length=draft.setting.sequence_length,
-        global_batch_size=0,
-        replicas=(),
-        precision=draft.setting.precision,
-        schedule=draft.schedule,
-        virtual_stages=draft.groups[0].template.layout.virtual_stages,
-        zero_stage=draft.zero_stage,
-        tied_embeddings=draft.setting.shape.tied_embeddings,
-        emulated=any(chip_class.emulated for chip_class in draft.classes.values()),
-        program=draft.setting.program.name,
-    )
-
-
-def make_replica(draft: Draft, plan: Plan, group: Group, shards: int) -> Replica:
-    """Make a replica of a group, with the time of its optimizer's step, sharded so."""
-    template = group.template
-    return Replica(
-        stages=updated_stages(draft.setting, plan, template, shards),
-        microbatches=group.microbatches,
-        microbatch_size=template.layout.microbatch_size,
-        sends=template.sends,
-    )
-
-
-def make_exchanges(draft: Draft, plan: Plan, owners: Sequence[int]) -> tuple[tuple[Exchange, ...], list[Wire]]:
-    """Make the gradient exchange of every unit that more than one place holds, and the wires they take.
-
-    owners: the group's index of each replica shown.
-    """
-    held = [holding_stages(draft.setting, plan, group.template) for group in draft.groups]
-    kinds = [group.template.layout.run_numbers for group in draft.groups]
-    depths = [group.template.layout.depth for group in draft.groups]
-    rings: dict[object, Ring | None] = {}
-    alike: dict[object, Exchange] = {}
-    unlike: dict[object, Exchange] = {}
-    exchanges = []
-    for unit in draft.setting.shape.units:
-        spots = tuple(stages[unit] for stages in held)
-        # Places of the same runs go round rings that differ in their members alone.
-        runs = tuple(
-            tuple(numbers[s % depth] for s in at) for numbers, depth, at in zip(kinds, depths, spots, strict=True)
-        )
-        if runs not in rings:
-            rings[runs] = ring_of(draft, spots, owners)
-        ring, kind = rings[runs], draft.setting.kind(unit)
-        if ring is None:
-            continue
-        if (spots, kind) not in alike:
-            if (runs, kind) not in unlike:
-                size = gradient_bytes(draft.setting, unit, ring.tp)
-                unlike[runs, kind] = ring.exchange(unit, size, draft.zero_stage)
-            members = tuple((r, s) for r, owner in enumerate(owners) for s in spots[owner])
-            alike[spots, kind] = among(unlike[runs, kind], members)
-        exchanges.append(replace(alike[spots, kind], unit=unit))
-    return tuple(exchanges), [wire for ring in rings.values() if ring for wire in ring.wires]
-
-
-def among(exchange: Exchange, members: tuple[tuple[int, int], ...]) -> Exchange:
-    """Give an exchange other members, each in the place of one of its own."""
-    if exchange.members == members:
-        return exchange
-    now = dict(zip(exchange.members, members, strict=True)) if exchange.gathers else {}
-    gathers = tuple(replace(one, members=tuple(now[member] for member in one.members)) for one in exchange.gathers)
-    return replace(exchange, members=members, gathers=gathers)
-
-
-def ring_of(draft: Draft, spots: Sequence[tuple[int, ...]], owners: Sequence[int]) -> Ring | None:
-    """Make the ring of all who hold some units, or None for a single holder.
-
-    spots: the stages that hold them, by group. owners: the group's index of each replica shown.
-    """
-    used = draft.chips
-    by_group = [holders_of(group, at, used) for group, at in zip(draft.groups, spots, strict=True)]
-    members = tuple(
-        ((r, s), one.site)
-        for r, owner in enumerate(owners)
-        for s, one in zip(spots[owner], by_group[owner], strict=True)
-    )
-    return make_ring(
-        [one for held in by_group for one in held],
-        members,
-        draft.links,
-        hierarchical=draft.hierarchical,
-        weight_bytes=draft.setting.numerics.weight_bytes,
-    )
-
-
-def holders_of(group: Group, stages: Iterable[int], used: Mapping[str, int]) -> list[Held]:
-    """Describe who holds a unit in a group. used: chips of each class that the draft uses."""
-    layout = group.template.layout
-    of_class = {run.chip_class.name: 0 for run in layout.runs}
-    for run in layout.runs:
-        of_class[run.chip_class.name] += run.places
-    found = []
-    for stage in stages:
-        run = layout.places[layout.place_of(stage)]
-        name = run.chip_class.name
-        holder = holder_of(run.chip_class, run.tp, layout.width(run), of_class[name], used[name])
-        found.append(Held(holder=holder, count=group.count, copies=layout.cp * layout.ep, ep=layout.ep))
-    return found
-
-
-def barrier_ms(wires: Iterable[Wire], ranks: int) -> float:
-    """Time the all-reduce of the gradient norm; nothing with a single rank."""
-    return BARRIER_START_MS + 2 * max((wire.one_way_ms for wire in wires), default=0.0) if ranks > 1 else 0.0
-
-
-def unique(wires: Iterable[Wire]) -> tuple[Wire, ...]:
-    """Keep one wire of each name, in order."""
-    return tuple({wire.name: wire for wire in wires}.values())

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
 from argosy.plan.pipelines.grid import Part
-from argosy.plan.search.drafts import Draft, Group, kind_of, refitted
+from argosy.plan.search.drafts import Draft, Group, kind_of
 from argosy.plan.search.fit import choose_parts
 from argosy.plan.search.least import least_step_ms
-from argosy.plan.search.predict import Timed, time_draft
+from argosy.plan.search.predict import Timed, timed_again
 from argosy.plan.search.search import Search
 
 TIMED_FULL, TIMED_OTHERS = 12, 3
@@ -134,8 +134,8 @@ def polished(offer: Offer) -> Offer:
         groups = len(timed.draft.groups)
         if timed.draft.replicas > POLISH_REPLICAS_MAX or groups > POLISH_GROUPS_MAX:
             break
-        tries = [refitted(moved(timed.draft, a, b)) for a, b in itertools.permutations(range(groups), 2)]
-        better = min((time_draft(d) for d in tries if d), key=lambda t: t.timeline.step_ms, default=timed)
+        tries = [timed_again(moved(timed.draft, a, b)) for a, b in itertools.permutations(range(groups), 2)]
+        better = min((one for one in tries if one), key=lambda one: one.timeline.step_ms, default=timed)
         if better.timeline.step_ms >= timed.timeline.step_ms:
             break
         timed = better

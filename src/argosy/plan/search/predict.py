@@ -11,9 +11,10 @@ from argosy.contracts.plan import AloneRate, Exchange, Holdup, Plan, Prediction
 from argosy.model.flops import model_flops_utilization
 from argosy.network.wires import find_wire, send_ms
 from argosy.plan.costs.cost import peak_tflops
-from argosy.plan.search.drafts import Draft, sketch, whole
+from argosy.plan.search.drafts import Draft, refitted
+from argosy.plan.search.plans import make_parts, sketch, whole
 from argosy.plan.timing.check import check_plan
-from argosy.plan.timing.timeline import Rules, Timeline, described, steady
+from argosy.plan.timing.timeline import Timeline, sketched, steady
 
 MS_PER_HOUR = 3.6e6
 TOKENS_PRICED = 1e12
@@ -57,15 +58,19 @@ class Reference:
 
 def time_draft(draft: Draft) -> Timed:
     """Time a draft by its sketch, which is legal by the way it is made; `predicted` checks what is chosen."""
-    plan = sketch(draft)
-    step = Rules(plan, frozenset()).later()
     return Timed(
         draft=draft,
-        timeline=described(plan, step, (step.step_ms,), frozenset()),
+        timeline=sketched(*make_parts(draft, [1] * len(draft.groups))),
         tokens=draft.sequences * draft.setting.sequence_length,
         dollars_per_hour=summed(draft, [c.chip.price_per_hour for c in draft.classes.values()]),
         power_kw=summed(draft, [c.chip.tdp_w and c.chip.tdp_w / 1e3 for c in draft.classes.values()]),
     )
+
+
+def timed_again(draft: Draft) -> Timed | None:
+    """Cut a draft that was changed by hand again and time it; None where it does not fit."""
+    again = refitted(draft)
+    return None if again is None else time_draft(again)
 
 
 def summed(draft: Draft, values: Sequence[float | None]) -> float | None:

@@ -107,9 +107,10 @@ def different(ranked: Sequence[Offer], best: Offer) -> list[Offer]:
 
 
 def unlike(ranked: Sequence[Offer]) -> list[Offer]:
-    """Keep the first of offers on like chips with a like schedule."""
+    """Keep the first of offers on like chips with a like schedule that spread experts alike."""
     kinds: dict[object, Offer] = {}
     for offer in ranked:
         draft = offer.timed.draft
-        kinds.setdefault((offer.kind, draft.schedule), offer)
+        spread = any(group.template.layout.ep > 1 for group in draft.groups)
+        kinds.setdefault((offer.kind, draft.schedule, spread), offer)
     return list(kinds.values())

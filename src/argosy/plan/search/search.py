@@ -24,6 +24,8 @@ PARTITIONED_MAX = 4
 MIXED_FAMILIES = 2
 # More drafts than asked for are timed, as many again but no more than this.
 TIMED_MORE_MAX = 12
+# Of a family so many choices of several blocks are timed.
+SHARE_MAX = 5
 # What may be sharded where gradients cross sites, as a ZeRO stage.
 ZERO_ACROSS_MAX = 1
 
@@ -88,6 +90,7 @@ class Search:
         """
         found: list[Estimate] = []
         tried: set[object] = set()
+        turned: set[Family] = set()
         most = limit + (min(limit, TIMED_MORE_MAX) if spare is None else spare)
 
         def consider(candidate: Candidate) -> None:
@@ -102,10 +105,17 @@ class Search:
                         found, Estimate(timed=time_draft(draft), family=candidate.family), key=lambda one: one.step_ms
                     )
 
+        # Some families have many choices that are alike: of each the first gets its turn.
+        turns = mix and self.joined
         for candidate in self.candidates(parts, batch):
-            if len(found) >= most or (len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms):
+            full = len(found) >= most
+            if len(found) >= limit and candidate.least_ms >= found[limit - 1].step_ms:
                 break
-            consider(candidate)
+            if full and not turns:
+                break
+            if not full or candidate.family not in turned:
+                consider(candidate)
+            turned.add(candidate.family)
         for candidate in self.mixes(parts, found, batch) if mix and not self.freedom.form else ():
             consider(candidate)
         return found[:limit]

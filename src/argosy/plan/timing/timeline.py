@@ -5,12 +5,20 @@ real arithmetic in between. Exchanges are timed unit by unit, though small units
 (Plan.bucket_bytes). Times what it is given: it must not know chips, FLOPs or what would be better.
 """
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Exchange, Gather, Plan, Replica, Stage
-from argosy.network.exchanges import gathered, gradient_delays_ms, serve_exchanges, serve_gathers
+from argosy.network.exchanges import (
+    Run,
+    gather_runs,
+    gradient_delays_ms,
+    runs_of,
+    serve_gather_runs,
+    serve_runs,
+)
 from argosy.network.wires import Served
 from argosy.plan.timing.check import check_plan
 from argosy.plan.timing.passes import passage
@@ -70,11 +78,14 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step's walk; times from the barrier before. updated: whether it began with an update."""
+    """One step's walk; times from the barrier before. updated: whether it began with an update.
+
+    gathers, exchanges: when each was ready, and how it was served, run by run and unit by unit.
+    """
 
     passes: tuple[Passage, ...]
-    gathers: tuple[Moved, ...]
-    exchanges: tuple[Moved, ...]
+    gathers: Sequence[tuple[float, Served]]
+    exchanges: Sequence[tuple[float, Served]]
     computed_ms: float
     exchanged_ms: float
     step_ms: float
@@ -98,14 +109,24 @@ def simulate(plan: Plan, steps: int = 3, detail: bool = True, listed: Collection
     first = rules.first()
     shown = first if steps == 1 else rules.later()
     ends = tuple(first.step_ms + index * shown.step_ms for index in range(steps))
-    return described(plan, shown, ends, detailed)
+    return described(plan, shown, ends, detailed, rules.moved(shown))
 
 
 def steady(plan: Plan) -> Timeline:
     """Time a step that follows others, without its ops; barriers_ms counts from the barrier before."""
     check_plan(plan)
-    shown = Rules(plan, frozenset()).later()
-    return described(plan, shown, (shown.step_ms,), frozenset())
+    rules = Rules(plan, frozenset())
+    shown = rules.later()
+    return described(plan, shown, (shown.step_ms,), frozenset(), rules.moved(shown))
+
+
+def sketched(plan: Plan, runs: Sequence[Run]) -> Timeline:
+    """Time a step that follows others of a legal plan whose exchanges come in runs, not in the plan.
+
+    Neither ops nor what is moved are listed: it is made for drafts of which hundreds are timed.
+    """
+    shown = Rules(plan, frozenset(), runs).later()
+    return described(plan, shown, (shown.step_ms,), frozenset(), ())
 
 
 def check_length(plan: Plan, listed: Collection[int]) -> None:
@@ -119,14 +140,16 @@ def check_length(plan: Plan, listed: Collection[int]) -> None:
         )
 
 
-def described(plan: Plan, step: Step, barriers_ms: tuple[float, ...], listed: Collection[int]) -> Timeline:
+def described(
+    plan: Plan, step: Step, barriers_ms: tuple[float, ...], listed: Collection[int], moved: tuple[Moved, ...]
+) -> Timeline:
     """Make the timeline of a step."""
     busy = busy_shares(plan, step.step_ms, step.updated)
     return Timeline(
         step_ms=step.step_ms,
         barriers_ms=barriers_ms,
         ops=listed_ops(plan, step.passes, step.updated, listed),
-        moved=(*step.gathers, *step.exchanges),
+        moved=moved,
         busy=busy,
         bubble=1 - mean([share for row in busy for share in row]),
         exposed_ms=max(0.0, step.exchanged_ms - step.computed_ms),
@@ -134,17 +157,18 @@ def described(plan: Plan, step: Step, barriers_ms: tuple[float, ...], listed: Co
 
 
 class Rules:
-    """The rules of a step, applied to one plan, times from the barrier that began it. listed: whose work is wanted."""
+    """The rules of a step, applied to one plan, times from the barrier that began it.
 
-    def __init__(self, plan: Plan, listed: Collection[int]) -> None:
+    listed: whose work is wanted. runs: the exchanges, where the plan does not list them.
+    """
+
+    def __init__(self, plan: Plan, listed: Collection[int], runs: Sequence[Run] | None = None) -> None:
         self.plan = plan
         self.listed = listed
-        self.gathered = gathered(plan)
-        known = {id(stage): stage for replica in plan.replicas for stage in replica.stages} if plan.exchanges else {}
-        delays = {key: gradient_delays_ms(plan, stage) for key, stage in known.items()}
-        self.delays = tuple(
-            tuple(delays[id(plan.replicas[r].stages[s])][e.unit] for r, s in e.members) for e in plan.exchanges
-        )
+        self.runs = runs_of(plan) if runs is None else runs
+        self.gathered = gather_runs(self.runs)
+        known = {id(stage): stage for replica in plan.replicas for stage in replica.stages} if self.runs else {}
+        self.delays = {key: gradient_delays_ms(plan, stage) for key, stage in known.items()}
 
     def first(self) -> Step:
         """Time the very first step: no update came before it."""
@@ -155,16 +179,18 @@ class Rules:
         begins, gathers = self.update()
         return self.step(begins, gathers, updated=True)
 
-    def step(self, begins: Sequence[tuple[float, ...]], gathers: Sequence[Moved], *, updated: bool) -> Step:
+    def step(
+        self, begins: Sequence[tuple[float, ...]], gathers: Sequence[tuple[float, Served]], *, updated: bool
+    ) -> Step:
         """Time a step from each place's clock on."""
         passes = self.passes(begins)
         exchanges = self.exchanges(passes)
         computed_ms = max(max(run.ends_ms) for run in passes)
-        exchanged_ms = max((e.end_ms for e in exchanges), default=computed_ms)
+        exchanged_ms = max((served.end_ms for _, served in exchanges), default=computed_ms)
         return Step(
             passes=tuple(passes),
-            gathers=tuple(gathers),
-            exchanges=tuple(exchanges),
+            gathers=gathers,
+            exchanges=exchanges,
             computed_ms=computed_ms,
             exchanged_ms=exchanged_ms,
             step_ms=max(computed_ms, exchanged_ms) + self.plan.barrier_ms,
@@ -188,29 +214,42 @@ class Rules:
             result.append(same[key])
         return result
 
-    def exchanges(self, passes: Sequence[Passage]) -> list[Moved]:
+    def exchanges(self, passes: Sequence[Passage]) -> list[tuple[float, Served]]:
         """Serve the gradient exchanges, each ready when its last member is."""
-        ready = [
-            max(passes[r].last_ms[s] + delay for (r, s), delay in zip(e.members, delays, strict=True))
-            for e, delays in zip(self.plan.exchanges, self.delays, strict=True)
-        ]
-        served = serve_exchanges(self.plan, ready)
-        return [moved("exchange", e.unit, e, r, s) for e, r, s in zip(self.plan.exchanges, ready, served, strict=True)]
+        ready = [self.ready_ms(run, passes) for run in self.runs]
+        served = serve_runs(self.plan, self.runs, ready)
+        return list(zip(itertools.chain.from_iterable(ready), served, strict=True))
 
-    def update(self) -> tuple[list[tuple[float, ...]], list[Moved]]:
+    def ready_ms(self, run: Run, passes: Sequence[Passage]) -> list[float]:
+        """Tell when each unit of a run of exchanges is ready on all members."""
+        exchange, units = run
+        members = [
+            (passes[r].last_ms[s], self.delays[id(self.plan.replicas[r].stages[s])]) for r, s in exchange.members
+        ]
+        return [max([last_ms + delays[unit] for last_ms, delays in members]) for unit in units]
+
+    def update(self) -> tuple[list[tuple[float, ...]], list[tuple[float, Served]]]:
         """Leave the barrier: update, then gather what was sharded. Answers each place's clock and what was gathered."""
         clocks = [list(updates_ms(self.plan, replica)) for replica in self.plan.replicas]
-        ready = [max(clocks[r][s % len(clocks[r])] for r, s in gather.members) for _, gather in self.gathered]
-        served = serve_gathers(self.plan, ready)
-        for (_, gather), end in zip(self.gathered, served, strict=True):
+        ready = [max(clocks[r][s % len(clocks[r])] for r, s in gather.members) for gather, _ in self.gathered]
+        served = serve_gather_runs(self.plan, self.gathered, ready)
+        ends = iter(served)
+        for gather, units in self.gathered:
+            last_ms = max(end.end_ms for end in itertools.islice(ends, len(units)))
             for r, s in gather.members:
                 place = s % len(clocks[r])
-                clocks[r][place] = max(clocks[r][place], end.end_ms)
-        gathers = [
-            moved("gather", unit, gather, at, end)
-            for (unit, gather), at, end in zip(self.gathered, ready, served, strict=True)
-        ]
-        return [tuple(row) for row in clocks], gathers
+                clocks[r][place] = max(clocks[r][place], last_ms)
+        times = (ready_ms for ready_ms, (_, units) in zip(ready, self.gathered, strict=True) for _ in units)
+        return [tuple(row) for row in clocks], list(zip(times, served, strict=True))
+
+    def moved(self, step: Step) -> tuple[Moved, ...]:
+        """Record what a step moved: gathers, then exchanges."""
+        gathers = [(unit, gather) for gather, units in self.gathered for unit in units] if step.updated else []
+        exchanges = [(unit, exchange) for exchange, units in self.runs for unit in units]
+        return (
+            *(moved("gather", *what, *how) for what, how in zip(gathers, step.gathers, strict=True)),
+            *(moved("exchange", *what, *how) for what, how in zip(exchanges, step.exchanges, strict=True)),
+        )
 
 
 def updates_ms(plan: Plan, replica: Replica) -> tuple[float, ...]:
