@@ -31,7 +31,9 @@ class TestOutput:
     def test_files(self, files: list[str], tmp_path: Path, capsys: Any) -> None:
         """With files, several may be written, and the plans are printed as ever."""
         bash, table = tmp_path / "plan.sh", tmp_path / "train.yaml"
-        assert main([*files, "--export", f"megatron={bash}", "--export", f"flagscale={table}"]) == 0
+        assert (
+            main([*files, "--for", "flagscale", "--export", f"megatron={bash}", "--export", f"flagscale={table}"]) == 0
+        )
         assert "reference:" in capsys.readouterr().out
         assert megatron_split(bash.read_text()) == flagscale_split(table.read_text())
 

@@ -168,9 +168,26 @@ class TestStacks:
         assert process.main.frames == ("wait (threading.py:320)",)
 
     def test_faulthandler(self):
-        """Python's own dump is read; the current thread is the main one."""
+        """Python's own dump is read; the main thread is the one that no other started, and the last."""
         (process,) = read_stacks("s", FAULTHANDLER.encode())
         assert process.main.frames[0] == "all_reduce (/lib/torch/distributed/distributed_c10d.py:3252)"
+
+    def test_who_dumps_is_not_who_is_shown(self):
+        """A watchdog's thread that dumps all stacks is the current one, and tells nothing of the program."""
+        dump = FAULTHANDLER.replace("Current thread", "Thread").replace("Thread", "Current thread", 1)
+        (process,) = read_stacks("s", dump.encode())
+        assert process.main.frames[0].startswith("all_reduce")
+
+    def test_a_thread_that_trains_stands_for_a_program_that_waits_for_it(self):
+        """The one in the collective tells more than the one that joins it."""
+        waits = FAULTHANDLER.replace(
+            '"/lib/torch/distributed/distributed_c10d.py", line 3252 in all_reduce',
+            '"/lib/threading.py", line 9 in join',
+        )
+        trains = FAULTHANDLER[: FAULTHANDLER.index("Current")].replace("in run", "in _bootstrap")
+        trains = trains.replace(":\n", ':\n  File "/t/distributed_c10d.py", line 1 in barrier\n', 1)
+        (process,) = read_stacks("s", (trains + waits).encode())
+        assert process.main.frames[0].startswith("barrier")
 
     def test_a_log_with_a_crash_in_it_is_no_dump(self):
         """A faulthandler's stack far down in a log does not make the log a dump."""

@@ -40,6 +40,8 @@ class TestWords:
             f"{FULL}, giving up after 5 retries",
             f"attempt 5/5: {FULL}",
             f"could not be handled: {FULL}",
+            f"{FULL}, retried 7 times, out of retries",
+            f"{FULL}; error ignored, exited with code 1",
             f"Caught OutOfMemoryError in replica 1 on device 1. {OOM}",
         ],
     )

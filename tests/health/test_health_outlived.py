@@ -66,3 +66,20 @@ class TestSteps:
     def test_few_steps_tell_nothing(self):
         """Two different steps are too few."""
         assert step_before_last(b"step 1\nstep 2\nstep 2\n") is None
+
+
+class TestEpisodes:
+    def test_symptoms_of_another_day_are_another_incident(self, judged):
+        """What fails two days after a fault has nothing to do with it, though nothing says why it failed."""
+        first = "[2026-03-01 10:00:00] [rank0]: CUDA out of memory. Tried to allocate 2.00 GiB"
+        second = "[2026-03-03 10:00:00] [rank1]: ncclRemoteError: A call failed"
+        assert named(judged(first, second)) == ["gpu.oom", "unknown"]
+
+    def test_a_long_wait_belongs_to_its_cause(self, judged):
+        """Who gave up after three hours began to wait when the other rank failed."""
+        cause = "[2026-03-01 10:00:00] [rank0]: CUDA out of memory. Tried to allocate 2.00 GiB"
+        wait = (
+            "[2026-03-01 13:00:01] [rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, "
+            "OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=10800000) ran for 10800017 milliseconds."
+        )
+        assert named(judged(cause, wait)) == ["gpu.oom"]

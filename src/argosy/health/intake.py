@@ -16,7 +16,7 @@ from argosy.health.lines import Line
 from argosy.health.origins import Head, Origin, is_host, origin_of_path, read_head
 from argosy.health.scanner import Hit, Scanner
 from argosy.health.stamps import Stamp, boot_times
-from argosy.health.steps import PROGRESSED, may_step, step_before_last, step_of
+from argosy.health.steps import PROGRESSED, checkpoint_of, may_step, step_before_last, step_of
 
 # A line longer than this is taken in pieces that overlap by more than any literal is long.
 LINE_BYTES_MAX, OVERLAP_BYTES = 1 << 16, 1 << 10
@@ -55,6 +55,7 @@ class Intake:
         self._origin = origin_of_path(source) if origin is None else origin
         self._rest, self._skip, self._first = b"", 0, True
         self._tail = self._above = b""
+        self._saved = ""
         self._done = 0
         self._booted = False
         self._headings: list[tuple[int, str]] = []
@@ -110,6 +111,7 @@ class Intake:
             self._judge(block, hit)
         self.lines += block.count(b"\n", max(position, begin))
         self._keeper.roster.learn(block)
+        self._saved = checkpoint_of(block) or self._saved
         if self._booted:
             self._boot(block)
         self._done += len(block)
@@ -255,7 +257,7 @@ class Intake:
         if found is not None:
             line = Line(source=self.source, number=self.lines + 1 - found.lines_after, text=found.text)
             line = replace(line, host=self._origin.host)
-            fields = {"step": found.step, "last": found.newest}
+            fields = {"step": found.step, "last": found.newest, "saved": self._saved}
             self._keeper.keep(Seen(line=line, signature=PROGRESSED, fields=fields, stamp=found.stamp))
 
     def _anchor_sequence(self, text: str, stamp: Stamp, origin: Origin) -> None:

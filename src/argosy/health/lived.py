@@ -38,7 +38,8 @@ _ENDED = (
     r"\b(?:retries|attempts|tries) (?:were |are |all )?(?:exhausted|exceeded|used up|failed)",
     r"\bmax(?:imum)? (?:number of )?(?:retries|attempts)\b|\bno (?:more |further )?(?:retries|attempts)\b",
     r"\b(?:failed|after|all) (?:after )?(?:all )?\d+ (?:retries|attempts|tries)\b",
-    r"\b(?:last|final) (?:attempt|retry|try)\b",
+    r"\b(?:last|final) (?:attempt|retry|try)\b|\bout of (?:retries|attempts|tries)\b",
+    r"\bkilled process\b|\bcore dumped\b|\bexited with\b.{0,12}\b[1-9]",
     r"\bstopping (?:the )?(?:job|run|training)\b",
     # The last try of all.
     r"\b(\d+) ?(?:/|of) ?\1\b",

@@ -11,10 +11,8 @@ from argosy.contracts.incident import Culprit, Party
 from argosy.health.clues import Clue
 from argosy.health.culprit import rank_in
 from argosy.health.origins import is_host
+from argosy.health.outlived import PROGRESS
 from argosy.health.words import rank_words
-
-SAVED = "checkpoint.saved"
-"""The signature of lines that tell of a checkpoint that was written."""
 
 SUFFERED_MAX = 100_000
 _PLACE = re.compile(r"\{(host|chip|rank)\|([^{}]*)\}")
@@ -103,12 +101,8 @@ def advice_for(advice: str, one: Party) -> str:
 
 def again_from(clues: Iterable[Clue], family: str) -> str:
     """Say from which step to go on, as far as logs tell; a checkpoint is not named where storage failed."""
-    steps: list[int] = []
-    saved: list[int] = []
-    for clue in clues:
-        (saved if clue.signature == SAVED else steps).extend(
-            int(value) for name in ("last", "saved") if (value := clue.field(name)).isdecimal()
-        )
+    told = [clue for clue in clues if clue.signature == PROGRESS]
+    steps, saved = ([int(clue.field(name)) for clue in told if clue.field(name)] for name in ("last", "saved"))
     last = f"the last step told is {max(steps):,}" if steps else ""
     if not saved or family == "storage":
         return f" Go on from the last checkpoint; {last}." if last else ""

@@ -28,6 +28,18 @@ _STEP = re.compile(r"\b(?:global_?)?(?:step|iter|iteration)s?\b[\"' :=\[#]{0,10}
 _TROUBLE = re.compile(r"\b(?:error|fail|exception|out of memory|timed? ?out|abort|traceback|retry)", re.IGNORECASE)
 
 
+# The last lines of a block that speak of a checkpoint; more are not looked at.
+CHECKPOINT, LOOKED_AT_MAX = b"heckpoint", 4
+_SAVED = re.compile(
+    r"^(?!.*\b(?:fail|error|unable|could not|will be|never|not (?:been )?(?:saved|written)))"
+    r".*\b(?:saved|wrote|written|saving model)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_SAVED_STEP = re.compile(
+    r"\b(?:(?:global_?)?step|iter(?:ation)?|checkpoint)s?[_\-/ =:#]{1,8}(\d{1,9})\b", re.IGNORECASE
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """A line that tells a step. newest: the log's last one. lines_after: how many lines stand behind it."""
@@ -53,6 +65,29 @@ def step_of(text: str) -> str:
     """
     found = _STEP.search(text)
     return found[1] if found else ""
+
+
+def checkpoint_of(block: bytes) -> str:
+    """Find the step of the last checkpoint that a block says was saved; empty where it tells none.
+
+    >>> checkpoint_of(b"successfully saved checkpoint from iteration     500 to /data")
+    '500'
+    >>> checkpoint_of(b"checkpoint of step 500 will be written in the background")
+    ''
+    """
+    at = len(block)
+    for _ in range(LOOKED_AT_MAX):
+        at = block.rfind(CHECKPOINT, 0, at)
+        if at < 0:
+            return ""
+        end = block.find(b"\n", at, at + LINE_BYTES)
+        begin = block.rfind(b"\n", max(0, at - LINE_BYTES), at) + 1 or max(0, at - LINE_BYTES)
+        text = block[begin : end if end >= 0 else at + LINE_BYTES].decode("utf-8", "replace")
+        found = _SAVED_STEP.search(text) if _SAVED.search(text) else None
+        if found:
+            return found[1]
+        at = begin
+    return ""
 
 
 def step_before_last(tail: bytes) -> Step | None:
