@@ -21,7 +21,7 @@ from argosy.contracts.talk import (
     write_word,
 )
 
-PATIENCE_S, LOOK_S = 30.0, 0.01
+PATIENCE_S, LOOK_S = 120.0, 0.01
 
 
 class TalkServer:
