@@ -88,7 +88,8 @@ class Driver:
             self._send(NodeSeen, node=node.name, observed="up")
         for index, request in enumerate(requests):
             self._at(request.arrival_us, "arrive", str(index))
-        while self._queue:
+        # After the last end nothing changes: a gate that waits for a change would put off a pass for ever.
+        while self._queue and self.changes < 2 * len(requests):
             self.now_us = self._queue[0][0]
             while self._queue and self._queue[0][0] == self.now_us:
                 _, _, what, about = heapq.heappop(self._queue)

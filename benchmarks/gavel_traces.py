@@ -37,12 +37,16 @@ class Row:
 
 
 def read_rates(path: Path = GAVEL / "simulation_throughputs.json.gz") -> Rates:
-    """Read how fast each job type runs alone; 0 where it does not run."""
-    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
-    rates: Rates = {}
-    for chip, rows in json.loads(text).items():
-        rates[chip] = {ast.literal_eval(key): float(row["null"]) for key, row in rows.items()}
-    return rates
+    """Read how fast each job type runs alone; 0 where it does not run. Raises BadInputError, and OSError if absent."""
+    data = path.read_bytes()
+    try:
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+        return {
+            chip: {ast.literal_eval(key): float(row["null"]) for key, row in rows.items()}
+            for chip, rows in json.loads(text).items()
+        }
+    except (ValueError, SyntaxError, TypeError, KeyError, AttributeError, EOFError) as error:
+        raise BadInputError(f"{path.name}: no throughputs in Gavel's format: {error}") from error
 
 
 def read_trace(path: Path) -> list[Row]:
@@ -61,8 +65,8 @@ def read_trace(path: Path) -> list[Row]:
             raise BadInputError(f"{path.name}:{number}: {error}; columns 6, 7, 8 and 10 are numbers") from error
         steps, chips, priority, arrival_s = numbers
         finite = all(map(math.isfinite, numbers))
-        if not finite or steps <= 0 or chips < 1 or chips != int(chips) or arrival_s < 0:
-            raise BadInputError(f"{path.name}:{number}: steps > 0, whole chips >= 1 and an arrival >= 0 are needed")
+        if not finite or steps < 1 or chips < 1 or chips != int(chips) or arrival_s < 0:
+            raise BadInputError(f"{path.name}:{number}: steps >= 1, whole chips >= 1 and an arrival >= 0 are needed")
         rows.append(Row(job_type=cells[0], steps=steps, chips=int(chips), priority=priority, arrival_s=arrival_s))
     if not rows:
         raise BadInputError(f"{path.name} has no job")

@@ -81,14 +81,30 @@ class TestRules:
             traces.read_chips(text)
 
     @pytest.mark.parametrize(
-        "text", ["", "\n\n", "A\t-\t-\t-\t1\tnan\t1\t1\t-1\t0\n", "A\t-\t-\t-\t1\t0\t1\t1\t-1\t0\n"]
+        "text", ["", "\n\n", "A\t-\t-\t-\t1\tnan\t1\t1\t-1\t0\n", "A\t-\t-\t-\t1\t0.0004\t1\t1\t-1\t0\n"]
     )
     def test_a_trace_of_nothing_is_named(self, benchmark, tmp_path, text):
-        """An empty file, steps without an end, and a job of no steps are told with the file's name."""
+        """An empty file, steps without an end, and a job of no whole step are told with the file's name."""
         path = tmp_path / "odd.trace"
         path.write_text(text)
         with pytest.raises(BadInputError, match=r"odd.trace"):
             benchmark("gavel_traces").read_trace(path)
+
+    @pytest.mark.parametrize(
+        "text", ["", "[1]", '{"fast": 1}', '{"fast": {"A": {"null": 1}}}', '{"fast": {"(1,": {}}}']
+    )
+    def test_throughputs_of_another_format_are_named(self, benchmark, tmp_path, text):
+        """Text that is no table of throughputs is told with the file's name."""
+        path = tmp_path / "odd.json"
+        path.write_text(text)
+        with pytest.raises(BadInputError, match=r"odd.json: no throughputs"):
+            benchmark("gavel_traces").read_rates(path)
+
+    @pytest.mark.parametrize("policy", ["fifo_perf", "fifo", "shortest_remaining", "fair", "makespan"])
+    def test_a_trace_whose_last_job_takes_a_moment_ends(self, benchmark, traces, policy):
+        """A pass that falls due after the last end waited under `fifo_perf` for a job to come or end, for ever."""
+        run = traces.run_trace("t", rows_of(benchmark, (1e-6, 1, 0.0)), FAST_AND_SLOW, {"fast": 1}, policy, "gavel")
+        assert (run.jobs, run.makespan_h) == (1, 0.0)
 
     def test_jobs_that_no_chip_runs_are_left_out_and_counted(self, benchmark, traces):
         """One job wants more chips than there are; the others run, and the figure says that one is missing."""
