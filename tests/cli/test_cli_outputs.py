@@ -29,8 +29,17 @@ class TestOutputs:
     def test_nothing_without_steps(self, workspace: Workspace) -> None:
         """A run that did no step leaves no report."""
         ended = ended_run(workspace.inputs(), directory=workspace.folder / "run")
-        ended = replace(ended, outcome=replace(ended.outcome, steps=()), measured=None, lines=())
+        ended = replace(ended, outcome=replace(ended.outcome, steps=(), new_steps=0), measured=None, lines=())
         assert write_outputs(ended, None).report is None
+
+    def test_the_report_stays_where_all_was_done_before(self, workspace: Workspace) -> None:
+        """A run that finds nothing left to do has no figures of its own, so those of the last one stay."""
+        ended = write_outputs(ended_run(workspace.inputs(), directory=workspace.folder / "run"), None)
+        assert ended.report is not None
+        before = ended.report.read_text()
+        again = replace(ended, outcome=replace(ended.outcome, new_steps=0), measured=None, lines=(), report=None)
+        assert write_outputs(again, None).report is None
+        assert ended.report.read_text() == before
 
     def test_exports_the_last_checkpoint(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         """A finished run exports what it saved last."""

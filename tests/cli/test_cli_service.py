@@ -1,5 +1,6 @@
 """Commands of the service: what they send, what they print, and what they refuse before anybody is asked."""
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from argosy.cli import job_cancel, job_logs
 from argosy.cli import main as cli
 from argosy.cli.dry_run import show_dry_run
 from argosy.cli.handing_in import submission_of, upload
@@ -38,6 +40,12 @@ def node(**more: Any) -> m.NodeView:
     """Show a node."""
     body = {"name": "n-1", "chip_class": "n/a", "site": "n", "chips": 8, "observed": "up", "intent": "open"}
     return m.NodeView.model_validate(body | {"trust": "ok"} | more)
+
+
+def with_client(monkeypatch: pytest.MonkeyPatch, module: Any, **calls: Any) -> None:
+    """Let a command speak to a client that answers these calls alone."""
+    client = SimpleNamespace(**calls)
+    monkeypatch.setattr(module, "connect", lambda _server: contextlib.nullcontext(client))
 
 
 class TestTable:
@@ -275,6 +283,28 @@ class TestScreens:
         assert "~1,000" in shown
         assert "wait: RECLAIMING" in shown
         assert "stopping" in shown
+
+    def test_a_refusal_is_told_once(self, capsys: Any) -> None:
+        """The error that follows says why."""
+        show_dry_run(m.DryRun(name="j", queue="q", offers=[], state="refused", text="no queue q"))
+        shown = capsys.readouterr().out
+        assert "be refused" in shown
+        assert "no queue q" not in shown
+
+    def test_a_job_that_ended_is_not_cancelled(self, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+        """It is told apart from one that ends now."""
+        done = job(state="ended", reason="done")
+        with_client(monkeypatch, job_cancel, job=lambda _name: done, cancel=lambda _name: done)
+        assert cli.main(["cancel", "j"]) == 0
+        assert capsys.readouterr().out == "job-7 (j) had ended before: done\n"
+
+    def test_ranks_that_wrote_nothing_are_told_of(self, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+        """On stderr, for standard output is the log."""
+        with_client(monkeypatch, job_logs, logs=lambda _job, **_more: iter(()))
+        assert cli.main(["logs", "j"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert "its ranks wrote nothing; `argosy show j` tells how far it came" in shown.err
 
     def test_predicted_stands_beside_measured(self, capsys: Any) -> None:
         """Figures that neither has are left out; emulated ones are marked."""

@@ -125,6 +125,18 @@ class TestUnknown:
         found = judged(watchdog(0), watchdog(1))
         assert (found[0].fault_class, found[0].confidence, found[0].culprit.kind) == ("unknown", "low", "unknown")
 
+    def test_who_ended_first_by_itself_is_the_one_to_ask(self, judged):
+        """A launcher's summary names no cause, but the rank whose log may: that one isn't cleared, others are."""
+        rank = "  time      : 2026-12-01_01:10:0{0}\n  host      : node1\n  rank      : {1} (local_rank: {1})"
+        ends = [(6, 3, -15), (5, 2, 1), (7, 0, 1)]
+        lines = [f"{rank.format(second, who)}\n  exitcode  : {code} (pid: 10{who})" for second, who, code in ends]
+        (found,) = judged("\n".join(["ChildFailedError:", *lines]))
+        assert (found.fault_class, found.culprit.kind) == ("unknown", "unknown")
+        assert found.advice.startswith(
+            "Read the log of rank 2 on node1 first: it ended before others, with exit code 1."
+        )
+        assert found.sufferers == ("ranks 0, 3",)
+
     def test_nothing_wrong_is_no_incident(self, judged):
         """Lines that say nothing bad give nothing."""
         assert judged("step 1 loss 3.9", "step 2 loss 3.8") == ()

@@ -141,6 +141,16 @@ class TestBounds:
 
         wait(story())
 
+    def test_one_that_goes_meanwhile_disturbs_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is listed may be gone when it is looked at."""
+        monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                assert (await hand_in(service, packed())).status_code == 201
+
+        wait(story())
+
 
 class TestSweeping:
     def test_what_a_live_job_needs_stays(self, tmp_path: Path) -> None:

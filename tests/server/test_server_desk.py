@@ -10,7 +10,7 @@ import pytest
 
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.event import NodeSeen
-from argosy.contracts.talk import Answer, NodeNoted, OrderRefused, StartRun, StopAttempt, Talk
+from argosy.contracts.talk import Answer, NodeNoted, OrderRefused, ReadLog, StartRun, StopAttempt, Talk
 from argosy.server import desk
 from argosy.server.compare import Found
 from support.serving import FakeAgent, Served, fleet_of, ground, served, turns, wait, work_until
@@ -38,6 +38,14 @@ def talk(agent: FakeAgent, number: int, **more: Any) -> Talk:
 def desk_of(service: Served) -> desk.Desk:
     """Give a service's desk."""
     return service.whole.service.front.desk
+
+
+async def settled(service: Served) -> None:
+    """Let all that asked the loop have its answer and go on."""
+    for _ in range(3):
+        await turns()
+        await asyncio.wrap_future(service.whole.service.loop.ask(lambda _state: None))
+    await turns()
 
 
 class TestTalks:
@@ -114,6 +122,22 @@ class TestTalks:
             return await first, await second
 
         assert [answer.orders for answer in told(tmp_path, story)] == [(), ()]
+
+    def test_a_new_session_releases_the_older_talk(self, tmp_path: Path) -> None:
+        """An agent that begins anew counts from one again: what is meant for it isn't told to its dead process."""
+
+        async def story(service: Served, agent: FakeAgent) -> list[list[type]]:
+            talks = []
+            for session in ("old", "new"):
+                agent.session = session
+                talks.append(asyncio.create_task(desk_of(service).talk(agent.node, talk(agent, 1, wait_s=5.0))))
+                await settled(service)
+            read = asyncio.create_task(desk_of(service).read_log(agent.node, "job-1.1", 0, 0, 0, 1))
+            answers = [await one for one in talks]
+            read.cancel()
+            return [[type(order) for order in answer.orders] for answer in answers]
+
+        assert told(tmp_path, story) == [[], [ReadLog]]
 
     def test_an_order_is_not_repeated_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It may still be on its way; after a while it is said again."""

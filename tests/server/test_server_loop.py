@@ -240,6 +240,16 @@ class TestQuestions:
         sent.result(30)
         assert asked.result(30) == 1
 
+    def test_after_the_end_nobody_waits_for_an_answer(self, begin: Any) -> None:
+        """What comes once the loop closes is refused at once; what came before is answered."""
+        loop = begin()
+        before = loop.ask(lambda _state: 1)
+        loop.close()
+        assert before.result(0) == 1
+        for late in (loop.ask(lambda _state: 1), loop.send(JobSubmitted, claim=Claim(name="j", queue="default"))):
+            with pytest.raises(InfrastructureError, match="the service is ending"):
+                late.result(0)
+
     def test_an_error_goes_to_who_asked(self, begin: Any) -> None:
         """The loop itself goes on."""
         loop = begin()

@@ -80,6 +80,17 @@ class TestSeat:
         played = replace(fleet, classes=(replace(fleet.classes[0], emulated=True),))
         assert seat(played, HostFacts(hostname="h", boot_id="b"), "north-1", ()).node.name == "north-1"
 
+    def test_real_chips_are_a_class_beside_emulated_ones(self) -> None:
+        """A host whose kind and site a class of emulated chips has leaves that class and its nodes as they are."""
+        fleet = ground(nodes=2)
+        played = replace(fleet, classes=(replace(fleet.classes[0], emulated=True),))
+        grown = seat(played, facts(count=4), "extra", ()).ground
+        assert {each.name: (each.nodes, each.chips_per_node, each.emulated) for each in grown.classes} == {
+            "north/chip-a": (2, 2, True),
+            "north/chip-a/4x": (1, 4, False),
+        }
+        assert without(grown, {"extra"}).classes == played.classes
+
     def test_hosts_that_joined_are_there_after_a_restart(self) -> None:
         """Under the names that they had."""
         assert set(joined(ground(nodes=1), [("my-host", facts())]).nodes) == {"north-1", "my-host"}

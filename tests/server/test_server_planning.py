@@ -241,6 +241,20 @@ class TestDryRun:
         assert copies.of(state) is not first
 
     @pytest.mark.slow
+    def test_it_refuses_as_handing_in_would(self, tmp_path: Path) -> None:
+        """The queue is told before what the planner has to say."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                body = {"document": RUN_JOB.format(nodes=3) + "queue: none\n"}
+                tried = (await service.http.post("/v1/jobs/dry-run", json=body)).json()
+                handed = (await service.http.post("/v1/jobs", json=body)).json()
+                assert (tried["state"], tried["text"]) == ("refused", handed["detail"])
+                assert handed["detail"] == "no queue none; a job names one of default as its `queue`"
+
+        wait(story())
+
+    @pytest.mark.slow
     def test_many_at_once_are_all_answered(self, tmp_path: Path) -> None:
         """More than are worked on at a time wait for their turn, and leave nothing behind."""
 

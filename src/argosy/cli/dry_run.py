@@ -10,7 +10,7 @@ SHOWN = 8
 
 
 def show_dry_run(found: DryRun) -> None:
-    """Print what would become of a job."""
+    """Print what would become of a job; why it would be refused, the error tells that follows."""
     shown = found.offers[:SHOWN]
     if shown:
         columns = {
@@ -30,7 +30,7 @@ def show_dry_run(found: DryRun) -> None:
         say("it would", "be refused")
     else:
         say("it would", f"wait: {found.why}")
-    if found.text:
+    if found.text and found.state != "refused":
         say("", found.text)
     if found.start_p50_us is not None:
         say("starts", f"at about {moment(found.start_p50_us)} (p90 {moment(found.start_p90_us)})")

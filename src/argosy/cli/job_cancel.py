@@ -14,9 +14,11 @@ def command(
 ) -> None:
     """End jobs: their ranks get SIGTERM, time to save and leave, then SIGKILL."""
     with connect(server) as client:
+        over = {job.id for job in (client.job(name) for name in jobs) if job.state == "ended"}
         found = [client.cancel(job) for job in jobs]
     if as_json:
         print_json(found)
         return
     for job in found:
-        typer.echo(f"{job.id} ({job.name}) {job.state}" + (f": {job.reason}" if job.reason else ""))
+        state = "had ended before" if job.id in over else job.state
+        typer.echo(f"{job.id} ({job.name}) {state}" + (f": {job.reason}" if job.reason else ""))

@@ -19,10 +19,14 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a job's ranks wrote, merged by time; where one failed, that of the rank that failed first leads."""
+    silent = True
     with connect(server) as client:
         for line in client.logs(job, rank=rank, attempt=attempt, tail=tail, follow=follow):
             sys.stdout.write((line.model_dump_json() if as_json else text_of(line, rank is None)) + "\n")
             sys.stdout.flush()
+            silent = False
+    if silent:
+        typer.echo(f"its ranks wrote nothing; `argosy show {job}` tells how far it came", err=True)
 
 
 def text_of(line: LogLine, with_rank: bool) -> str:

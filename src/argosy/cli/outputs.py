@@ -17,15 +17,15 @@ REPORT_FILE = "report.html"
 
 
 def write_outputs(ended: Ended, trace: Path | None) -> Ended:
-    """Export where the job says so, then write the trace that was asked for and the report of whatever steps there are.
+    """Export where the job says so, then write the trace that was asked for and the report of whatever steps were done.
 
-    What goes wrong with the export becomes the run's error.
+    What goes wrong with the export becomes the run's error. A run that found all steps done leaves the report as it is.
     """
     ended = exported(ended)
     if trace is not None and ended.traced:
         write_trace(trace, ended.directory / "trace", ended.choice.plan)
         ended = replace(ended, trace=trace)
-    if ended.outcome.steps:
+    if ended.outcome.new_steps:
         report = ended.directory / REPORT_FILE
         write_report(report, ended)
         ended = replace(ended, report=report)

@@ -96,7 +96,7 @@ def _queue_problem(state: State, queue: str) -> str:
     names = {item.name: item for item in state.policy.queues}
     if queue not in names:
         near = difflib.get_close_matches(queue, list(names), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"queues are {', '.join(sorted(names))}"
+        hint = f"did you mean {near[0]}?" if near else f"a job names one of {', '.join(sorted(names))} as its `queue`"
         return f"no queue {queue}; {hint}"
     children = sorted(item.name for item in names.values() if item.parent == queue)
     if children:

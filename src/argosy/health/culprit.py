@@ -13,6 +13,9 @@ from argosy.health.book import UNKNOWN
 from argosy.health.clues import Clue
 
 SUFFERERS_MAX = 8
+# Lines of launchers that tell by which code a worker ended, and codes that stand for a signal.
+EXITS = frozenset({"elastic.worker_failed", "elastic.summary", "deepspeed.exit"})
+SIGNALS = range(129, 193)
 
 
 def culprit_of(root: Clue, clues: Sequence[Clue]) -> Culprit:
@@ -52,18 +55,28 @@ def _host_of(root: Clue) -> str:
     return f"host of local rank {local}" if root.rank is None else f"host of rank {root.rank}"
 
 
-def sufferers_of(culprit: Culprit, root: Clue, clues: Iterable[Clue]) -> tuple[set[int], list[str]]:
+def sufferers_of(culprit: Culprit, root: Clue, clues: Sequence[Clue]) -> tuple[set[int], list[str]]:
     """Tell which ranks, and hosts of unknown ranks, only suffered: they print symptoms and no cause."""
     ranks: set[int] = set()
     hosts: set[str] = set()
-    # Where nobody is named, the first who failed suffered, too.
-    own = {root.rank, rank_in(culprit)} if root.fault_class != UNKNOWN else set()
+    # Where nobody is named, the first who failed suffered, too; but who ended first by itself may know why.
+    first = first_to_end(clues) if root.fault_class == UNKNOWN else None
+    own = {root.rank, rank_in(culprit)} if root.fault_class != UNKNOWN else {first.rank if first else None}
     for clue in clues:
         if clue.role == "symptom" and clue.rank is not None and clue.rank not in own:
             ranks.add(clue.rank)
         elif clue.role == "symptom" and clue.rank is None and clue.host and clue.host != root.host:
             hosts.add(clue.host)
     return ranks, sorted(host for host in hosts if host not in culprit.name)[:SUFFERERS_MAX]
+
+
+def first_to_end(clues: Iterable[Clue]) -> Clue | None:
+    """Find the line of the rank that ended first, by itself and with an error, as a launcher tells it."""
+    ended = [
+        clue for clue in clues if clue.signature in EXITS and clue.rank is not None and clue.field("code").isdecimal()
+    ]
+    failed = [clue for clue in ended if int(clue.field("code")) and int(clue.field("code")) not in SIGNALS]
+    return min(failed, key=lambda clue: (clue.at_us is None, clue.at_us or 0, clue.order), default=None)
 
 
 def rank_in(culprit: Culprit) -> int | None:

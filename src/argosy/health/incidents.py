@@ -10,7 +10,7 @@ from argosy.contracts.incident import Incident, Party
 from argosy.health.book import UNKNOWN, Book
 from argosy.health.causes import Case
 from argosy.health.clues import Clue
-from argosy.health.culprit import culprit_of, placed, sufferers_of
+from argosy.health.culprit import culprit_of, first_to_end, placed, sufferers_of
 from argosy.health.evidence import evidence_of
 from argosy.health.finding import Finding
 from argosy.health.parties import advice_for, again_from, blamed, in_words, parties, places_of
@@ -34,7 +34,7 @@ def of_case(case: Case, findings: Sequence[Finding], book: Book) -> Incident:
         culprit=culprit,
         confidence=_confidence(case),
         remedy=root.remedy or known.remedy,
-        advice=_advice(case, advice_for(known.advice, one)),
+        advice=_begin_with(case) + _advice(case, advice_for(known.advice, one)),
         evidence=(*evidence_of(case.root, case.clues), *(item for finding in findings for item in finding.evidence)),
         sufferers=in_words(ranks, hosts),
         culprits=() if nobody else where,
@@ -72,6 +72,15 @@ def _confidence(case: Case) -> str:
     if case.rivals:
         level -= 1
     return "low" if root.fault_class == "unknown" else CONFIDENCE[min(3, max(1, level))]
+
+
+def _begin_with(case: Case) -> str:
+    """Name whose log to read first where nothing tells the cause; empty where something does, or nobody is known."""
+    first = first_to_end(case.clues) if case.root.fault_class == UNKNOWN else None
+    if first is None:
+        return ""
+    who = f"rank {first.rank}" + (f" on {first.host}" if first.host else "")
+    return f"Read the log of {who} first: it ended before others, with exit code {first.field('code')}. "
 
 
 def _advice(case: Case, advice: str) -> str:

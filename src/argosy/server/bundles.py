@@ -56,7 +56,7 @@ class Bundles:
         """
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            taken = sum(path.stat().st_size for path in self._folder.iterdir())
+            taken = sum(map(_size, self._folder.iterdir()))
             if taken >= ALL_BYTES_MAX:
                 text = f"the service holds {taken:,} bytes of uploaded code; at most {ALL_BYTES_MAX:,} are taken"
                 raise BadInputError(f"{text}; what no job needs goes within an hour")
@@ -102,6 +102,14 @@ class Bundles:
             for path in list(self._folder.iterdir()):
                 if path.name not in needed and time.time() - path.stat().st_mtime > KEPT_S:
                     path.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    """Give a file's size; nothing of one that went meanwhile."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def job_on(state: State, node: str) -> str:

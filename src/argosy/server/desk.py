@@ -158,7 +158,7 @@ class Desk:
         orders: Sequence[AnyOrder] = ()
         if newest:
             wait_s = 0.0 if talk.reports else min(max(0.0, talk.wait_s), WAIT_S_MAX)
-            orders = await self._orders(agent, talk.number, wait_s)
+            orders = await self._orders(agent, talk, wait_s)
         if agent.taken > agent.safe and newest:
             taken = agent.taken
             await self._ledger.flush()
@@ -257,10 +257,11 @@ class Desk:
             case NodeNoted(text=text, level=level):
                 self._note(f"node.{level}", node, text)
 
-    async def _orders(self, agent: Agent, number: int, wait_s: float) -> list[AnyOrder]:
+    async def _orders(self, agent: Agent, talk: Talk, wait_s: float) -> list[AnyOrder]:
         """Wait until there is something to say to an agent, or until a newer talk of it came."""
         deadline_s = time.monotonic() + wait_s
-        while agent.number == number:
+        # An agent that begins anew counts from 1 again.
+        while (agent.session, agent.number) == (talk.session, talk.number):
             # A bell of its own: one that was rung before the wait begins must still be heard.
             bell = agent.bell = Bell()
             patience_s = max(deadline_s - time.monotonic(), HURRY_S)
@@ -287,6 +288,10 @@ class Desk:
         except (InfrastructureError, TimeoutError):
             agent.unsettled = True
             return []
+        except BaseException:
+            # Whoever asked has left, or the comparison failed: it is still to be done.
+            agent.unsettled = True
+            raise
         for kind, fields in found.events:
             self._loop.send(kind, **fields)
         agent.fenced = agent.fenced and not fenced

@@ -46,11 +46,11 @@ class Tryout:
         handed, config = await asyncio.to_thread(self._read, submission, owner)
         ask = Ask(job_id="", job=handed.job, config=config, ground=self._heart.now())
         options, text = await options_of(self._heart.planning, ask)
-        if text:
-            return DryRun(name=handed.claim.name, queue=handed.claim.queue, offers=[], state="refused", text=text)
         data = await asyncio.wrap_future(self._heart.loop.ask(self._copies.of))
         submitted = JobSubmitted(claim=handed.claim, options=options)
         found = await asyncio.to_thread(try_out, data, submitted, time.time_ns() // 1000)
+        if text and found.state != "refused":  # what the core refuses it would refuse before anything is planned
+            return DryRun(name=handed.claim.name, queue=handed.claim.queue, offers=[], state="refused", text=text)
         chips = {each.name: each.chips_per_node for each in ask.ground.classes}
         offers = [offer_view(option, size, chips) for option in options for size in option.ladder]
         return found.model_copy(update={"offers": offers[:OFFERS_SHOWN]})

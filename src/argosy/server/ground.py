@@ -5,6 +5,7 @@ fleet that fits, else a new one. Must not know state, nor how agents talk.
 """
 
 import difflib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -130,7 +131,11 @@ def _class_of(ground: Ground, site: str, chip: Chip, count: int, gbps: float) ->
     for each in like:
         if each.chips_per_node == count:
             return each
-    name = f"{site}/{chip.name}" + (f"/{count}x" if like else "")
+    # A name that another class has, such as one of emulated chips, would put this one in its place.
+    names = {each.name for each in ground.classes}
+    base = f"{site}/{chip.name}"
+    tried = itertools.chain((base, f"{base}/{count}x"), (f"{base}/{count}x-{number}" for number in itertools.count(2)))
+    name = next(one for one in tried if one not in names)
     return ChipClass(name=name, site=site, chip=chip, chips_per_node=count, nodes=0, nic_gbps=gbps)
 
 

@@ -103,6 +103,8 @@ class Loop:
         self._pass_at_s: float | None = None
         self._again_at_s = 0.0
         self._void = False
+        self._closed = False
+        self._closing = threading.Lock()
         self.term = 0
 
     def start(self) -> None:
@@ -115,7 +117,9 @@ class Loop:
         self._thread.start()
 
     def close(self) -> None:
-        """Handle what waits and end."""
+        """Handle what waits and end; what comes later is refused."""
+        with self._closing:
+            self._closed = True
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
@@ -145,7 +149,12 @@ class Loop:
         # From now on nobody can cancel it, so that an answer can always be set, whether somebody waits or not.
         item.future.set_running_or_notify_cancel()
         try:
-            self._queue.put_nowait(item)
+            # Nothing may stand behind the end, where nobody would answer it.
+            with self._closing:
+                if self._closed:
+                    item.future.set_exception(InfrastructureError("the service is ending; try again when it is back"))
+                else:
+                    self._queue.put_nowait(item)
         except queue.Full:
             item.future.set_exception(InfrastructureError("the service has more to do than it can; try again later"))
         return item.future

@@ -108,10 +108,16 @@ class Service:
             if held_up_s > HELD_UP_S:
                 LOG.warning("the server was held up for %.1f s; nodes' silence is counted without it", held_up_s)
                 self.front.desk.excuse(held_up_s)
-            for node in self.front.desk.silent():
-                if node not in self.front.hosts.ground.nodes and not self.front.desk.held_of(node):
-                    continue  # retired, and nothing runs there that would have to be followed
-                sent = self.loop.send(NodeSeen, node=node, observed="down")
-                # What could not be written is seen again after another silence.
-                sent.add_done_callback(partial(self._again, node))
-            self.front.desk.sweep(WATCH_S / SWEEP_S)
+            try:
+                self._look()
+            except Exception:  # whatever it is, nodes must not go down unseen from now on
+                LOG.exception("nodes could not be looked after; tried again in %g s", WATCH_S)
+
+    def _look(self) -> None:
+        for node in self.front.desk.silent():
+            if node not in self.front.hosts.ground.nodes and not self.front.desk.held_of(node):
+                continue  # retired, and nothing runs there that would have to be followed
+            sent = self.loop.send(NodeSeen, node=node, observed="down")
+            # What could not be written is seen again after another silence.
+            sent.add_done_callback(partial(self._again, node))
+        self.front.desk.sweep(WATCH_S / SWEEP_S)

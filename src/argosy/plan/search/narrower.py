@@ -1,7 +1,8 @@
 """What is found near the best offer with one choice given, as a job or a framework might give it.
 
 The search times those that its estimates put first; with a size of micro-batches, a way to recompute, the form of a
-framework or a node fewer given, others come first. So no such restriction finds what the free search has not seen.
+framework or a node fewer given, others come first. So little is left that such a restriction finds and the
+free search has not seen: a few per cent, of what was drawn.
 Must not know what a job prefers.
 """
 
