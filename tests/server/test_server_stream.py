@@ -34,16 +34,16 @@ def client(serving: Serving) -> Iterator[Client]:
         yield made
 
 
-class Stuck:
-    """A reader of events that asks and reads no more than that it is answered."""
-
-    def __init__(self, serving: Serving) -> None:
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        self.socket.connect(("127.0.0.1", int(serving.url.rpartition(":")[2])))
+@pytest.fixture
+def stuck(serving: Serving) -> Iterator[socket.socket]:
+    """Give the connection of a reader of events that asks and reads no more than that it is answered."""
+    with socket.socket() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        made.connect(("127.0.0.1", int(serving.url.rpartition(":")[2])))
         head = f"GET /v1/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {serving.token}\r\n\r\n"
-        self.socket.sendall(head.encode())
-        assert self.socket.recv(12) == b"HTTP/1.1 200"
+        made.sendall(head.encode())
+        assert made.recv(12) == b"HTTP/1.1 200"
+        yield made
 
 
 def until_ended(events: Iterator[EventView], job: str) -> list[EventView]:
@@ -71,7 +71,7 @@ class TestEvents:
 
 class TestReaders:
     def test_one_that_reads_no_more_holds_nobody_and_nothing(
-        self, serving: Serving, client: Client, monkeypatch: pytest.MonkeyPatch
+        self, serving: Serving, client: Client, stuck: socket.socket, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What it does not read is not written out for it, and others read on; when it leaves nothing is left of it."""
         written = Counter[str]()
@@ -82,7 +82,6 @@ class TestReaders:
             return sent(event)
 
         monkeypatch.setattr(events, "_sent", counted)
-        stuck = Stuck(serving)
         many = [
             EventView(id=f"{10**6 + number}.0", at_us=1, kind="k", about="many", text="x" * 4_000)
             for number in range(KEPT)
@@ -92,6 +91,6 @@ class TestReaders:
         found = list(takewhile(lambda event: event.id != last, client.events(many[0].id)))
         assert len(found) == KEPT - 2
         assert written["many"] - len(found) < KEPT // 2
-        assert len(serving.do(lambda feed: feed._bells)) == 1
-        stuck.socket.close()
+        until(lambda: len(serving.do(lambda feed: feed._bells)) == 1, "the end of the reader that read all")
+        stuck.close()
         until(lambda: not serving.do(lambda feed: feed._bells), "the end of the reader that left")

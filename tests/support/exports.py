@@ -112,7 +112,7 @@ def megatron_split(text: str) -> Split:
     """Say what Megatron-LM makes of a file on the ranks that its first line names."""
     values = read_megatron(text)
     tp, pp, cp = (int(values[f"{name}-parallel-size"]) for name in ("tensor-model", "pipeline-model", "context"))
-    ranks = _number(r"on (\d+) ranks", text)
+    ranks = _number(r"on (\d+) ranks?:", text)
     counts = _megatron_counts(values, pp)
     size = int(values["micro-batch-size"])
     return Split(
