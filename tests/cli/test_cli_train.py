@@ -16,7 +16,13 @@ from support.runs import Workspace, argosy
 pytestmark = pytest.mark.slow
 
 TRAIN = ("train", "job.yaml", "--fleet", "fleet.yaml")
-PROGRAM = "import sys; from argosy.cli.main import main; sys.exit(main())"
+# A shell that starts tests in the background has them ignore SIGINT, and so what they start.
+PROGRAM = """\
+import signal, sys
+from argosy.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
 
 
 def events(*arguments: str) -> tuple[int, list[dict[str, Any]], str]:
@@ -34,14 +40,17 @@ def disturbed(act: Callable[[int, dict[int, int]], object], *settings: str) -> t
     """Train for long, act after step 6 with the process and the ranks' processes, and wait for the end."""
     options = [part for setting in ("train.steps=4000", *settings) for part in ("--set", setting)]
     command = [sys.executable, "-c", PROGRAM, *TRAIN, "--json", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     found: list[dict[str, Any]] = []
-    for event in lines_of(process):
-        found.append(event)
-        if event["type"] == "step_done" and event["step"] == 6:
-            act(process.pid, {one.get("rank", 0): one["pid"] for one in found if one["type"] == "ready"})
-    said = process.stderr.read() if process.stderr else ""
-    return process.wait(60), found, said
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for event in lines_of(process):
+                found.append(event)
+                if event["type"] == "step_done" and event["step"] == 6:
+                    act(process.pid, {one.get("rank", 0): one["pid"] for one in found if one["type"] == "ready"})
+            said = process.stderr.read() if process.stderr else ""
+            return process.wait(60), found, said
+        finally:
+            process.terminate()
 
 
 def lines_of(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
