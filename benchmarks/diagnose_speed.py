@@ -4,8 +4,8 @@ Makes logs of a kind in a temporary folder, asks for a verdict in a process of i
 and peak memory of that process, start-up included (`start_s`, told apart). Kinds: `training` (Megatron-like steps
 that name NaN on every line, eight ranks, colours, progress bars), `nccl` (NCCL INFO lines), `kernel` (syslog of a
 healthy host), `warnings` (a harmless warning on every line), `flood` (one symptom on every line), `line` (one line
-without end), and `training.gz`. In each a memory error of a chip stands at three quarters; `found` says whether it
-was named.
+without end), and `training.gz`, beside which `gzip -dc` is timed alone (`unpack_mb_per_s`; `of_unpacking` is the share
+of it that is reached). In each a memory error of a chip stands at three quarters; `found` says whether it was named.
 
     python benchmarks/diagnose_speed.py --megabytes 500 --json
 """
@@ -13,6 +13,8 @@ was named.
 import argparse
 import gzip
 import json
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -140,6 +142,17 @@ def measured(arguments: list[str]) -> dict[str, Any]:
     }
 
 
+def unpack_mb_per_s(path: Path, size_bytes: int) -> float | None:
+    """Measure what unpacking alone takes: `gzip -dc`, in megabytes of text per CPU second; None where there is none."""
+    program = shutil.which("gzip")
+    if program is None:
+        return None
+    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([program, "-dc", str(path)], stdout=subprocess.DEVNULL, check=True)
+    done = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return size_bytes / 1e6 / (done.ru_utime + done.ru_stime - begun.ru_utime - begun.ru_stime)
+
+
 def row(kind: str, megabytes: int, folder: Path) -> dict[str, Any]:
     """Measure one kind of log."""
     path = folder / f"node-17.{kind}"
@@ -150,13 +163,18 @@ def row(kind: str, megabytes: int, folder: Path) -> dict[str, Any]:
     tiny.write_text("x\n")
     start_s = measured([str(tiny)])["cpu_s"]
     found = measured([str(path)])
-    path.unlink()
     answer = found["answer"] or {"incidents": [], "read": {"bytes": 0, "lines": 0}}
+    size_bytes = answer["read"]["bytes"]
+    unpack = unpack_mb_per_s(path, size_bytes) if kind.endswith(".gz") else None
+    path.unlink()
+    mb_per_s = size_bytes / 1e6 / max(found["cpu_s"] - start_s, 1e-9)
     return {
         "kind": kind,
-        "megabytes": round(answer["read"]["bytes"] / 1e6, 1),
+        "megabytes": round(size_bytes / 1e6, 1),
         "lines": answer["read"]["lines"],
-        "mb_per_s": round(answer["read"]["bytes"] / 1e6 / max(found["cpu_s"] - start_s, 1e-9), 1),
+        "mb_per_s": round(mb_per_s, 1),
+        "unpack_mb_per_s": unpack and round(unpack, 1),
+        "of_unpacking": unpack and round(mb_per_s / unpack, 2),
         "cpu_s": round(found["cpu_s"], 2),
         "start_s": round(start_s, 2),
         "wall_s": round(found["wall_s"], 2),
@@ -179,9 +197,10 @@ def main() -> int:
         return 0
     print(f"{'kind':12} {'MB':>8} {'MB/s':>8} {'CPU s':>7} {'start s':>8} {'peak MB':>8}  found")
     for one in rows:
+        ratio = f"  {one['of_unpacking']:.0%} of gzip -dc alone" if one["of_unpacking"] else ""
         print(
             f"{one['kind']:12} {one['megabytes']:8,.0f} {one['mb_per_s']:8,.0f} {one['cpu_s']:7.2f} "
-            f"{one['start_s']:8.2f} {one['peak_mb']:8,.0f}  {'yes' if one['found'] else 'no'}"
+            f"{one['start_s']:8.2f} {one['peak_mb']:8,.0f}  {'yes' if one['found'] else 'no'}{ratio}"
         )
     return 0
 

@@ -18,6 +18,8 @@ from argosy.contracts.errors import BadInputError
 from argosy.fleet.text_file import read_text_file
 
 COLUMNS = 10
+MOST = {"steps": 10**12, "chips": 10**6, "priority": 10**6, "arrival": 10**9}
+"""What the core can count with, and a little less. Seconds and steps; a longer trace is a mistake."""
 FOLDER = Path(os.environ.get("ARGOSY_REFERENCE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 GAVEL = FOLDER / "scheduler" / "gavel"
 
@@ -37,8 +39,12 @@ class Row:
 
 
 def read_rates(path: Path = GAVEL / "simulation_throughputs.json.gz") -> Rates:
-    """Read how fast each job type runs alone; 0 where it does not run. Raises BadInputError, and OSError if absent."""
-    data = path.read_bytes()
+    """Read how fast each job type runs alone; 0 where it does not run. Raises BadInputError."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        hint = "name a file in Gavel's format, or set ARGOSY_REFERENCE_DATA to the folder of reference data"
+        raise BadInputError(f"{path}: can't read these throughputs: {error.strerror}; {hint}") from error
     try:
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
         return {
@@ -67,6 +73,9 @@ def read_trace(path: Path) -> list[Row]:
         finite = all(map(math.isfinite, numbers))
         if not finite or steps < 1 or chips < 1 or chips != int(chips) or arrival_s < 0:
             raise BadInputError(f"{path.name}:{number}: steps >= 1, whole chips >= 1 and an arrival >= 0 are needed")
+        for (what, most), value in zip(MOST.items(), numbers, strict=True):
+            if abs(value) > most:
+                raise BadInputError(f"{path.name}:{number}: {what} must be {most:,} at most, got {value:g}")
         rows.append(Row(job_type=cells[0], steps=steps, chips=int(chips), priority=priority, arrival_s=arrival_s))
     if not rows:
         raise BadInputError(f"{path.name} has no job")

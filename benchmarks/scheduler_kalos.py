@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from argosy.contracts.errors import BadInputError
 from argosy.contracts.fleet import Node
 from argosy.contracts.option import Option, Part, Size
 from argosy.contracts.policy import ORDERS, SECOND_US, Policy, Queue
@@ -32,6 +33,7 @@ CHIPS_PER_NODE = 8
 FAIL_SHARE, FAIL_TIME_SHARE = 0.397, 0.080
 LIMIT = 1.25
 HOUR_S = 3600.0
+NODES_MAX, LOADS = 12_500, (0.01, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +68,21 @@ def read_gangs(path: Path, nodes: int, load: float, seed: int) -> list[Gang]:
     # Failed jobs run so much of their length that they take their share of the time.
     cut = FAIL_TIME_SHARE / (1 - FAIL_TIME_SHARE) * (1 - FAIL_SHARE) / FAIL_SHARE
     gangs = []
-    text = read_text_file(path, "trace", "; name one like acme_kalos_converted.csv")
-    for row in csv.DictReader(io.StringIO(text)):
-        chips = int(row["gpu_workers"]) * float(row["gpu_per_worker"])
-        length_s = 0.5 * float(row["num_iteration"])
+    like = "name one like acme_kalos_converted.csv"
+    rows = csv.DictReader(io.StringIO(read_text_file(path, "trace", f"; {like}")))
+    for row in rows:
+        try:
+            chips = int(row["gpu_workers"]) * float(row["gpu_per_worker"])
+            length_s, arrival_s = 0.5 * float(row["num_iteration"]), float(row["arrival_time"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise BadInputError(f"{path.name}:{rows.line_num}: {error!r} is missing or no number; {like}") from error
+        if not (math.isfinite(chips + length_s + arrival_s) and chips > 0 and length_s > 0):
+            raise BadInputError(f"{path.name}:{rows.line_num}: GPUs and iterations above 0 are needed; {like}")
         run_s = length_s * (cut if rng.random() < FAIL_SHARE else 1.0)
         size = min(nodes, math.ceil(chips / CHIPS_PER_NODE))
-        gangs.append(Gang(nodes=size, run_s=run_s, limit_s=length_s * LIMIT, arrival_s=float(row["arrival_time"])))
+        gangs.append(Gang(nodes=size, run_s=run_s, limit_s=length_s * LIMIT, arrival_s=arrival_s))
+    if len({gang.arrival_s for gang in gangs}) < 2:
+        raise BadInputError(f"{path.name} has no two jobs that come one after the other; {like}")
     gangs.sort(key=lambda gang: gang.arrival_s)
     work = sum(gang.nodes * gang.run_s for gang in gangs)
     first = gangs[0].arrival_s
@@ -192,11 +202,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--trace", type=Path, default=FOLDER / "scheduler" / "acme_kalos_converted.csv")
-    parser.add_argument("--nodes", type=whole_number, default=256, help="of 8 chips")
-    parser.add_argument("--load", type=float, default=0.9)
+    parser.add_argument("--nodes", type=whole_number, default=256, help=f"of 8 chips, {NODES_MAX:,} at most")
+    parser.add_argument("--load", type=float, default=0.9, help=f"from {LOADS[0]:g} to {LOADS[1]:g}")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--order", choices=ORDERS, action="append")
     args = parser.parse_args()
+    if args.nodes > NODES_MAX or not LOADS[0] <= args.load <= LOADS[1]:
+        parser.error(f"--nodes goes up to {NODES_MAX:,}, --load from {LOADS[0]:g} to {LOADS[1]:g}")
     gangs = read_gangs(args.trace, args.nodes, args.load, args.seed)
     results = compare(gangs, args.nodes, args.order or ["best_effort"])
     if args.json:

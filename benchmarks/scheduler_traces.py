@@ -33,6 +33,7 @@ KEPT_US = 1920 * SECOND_US
 HOUR_US = 3600 * SECOND_US
 POLICIES = ("fifo_perf", "fifo", "shortest_remaining", "fair", "makespan")
 RULES = ("gavel", "production")
+CHIPS_MAX = 100_000
 PHYSICAL = {"v100": 8, "p100": 16, "k80": 24}
 
 
@@ -189,12 +190,12 @@ def _summary(
         utilisation=round(sum(life.busy_chip_us for life in lives) / (sum(chips.values()) * span_us), 4),
         slowdown_worst=round(float((jct_h / alone_h).max()), 2),
         jobs=len(lives),
-        lp_bound_h=round(lp_bound_h(requests, chips), 3) if together else None,
+        lp_bound_h=round(requests[0].arrival_us / HOUR_US + lp_bound_h(requests, chips), 3) if together else None,
     )
 
 
 def lp_bound_h(requests: list[Request], chips: dict[str, int]) -> float:
-    """Give the soonest time by which all jobs can end, were they cut at will."""
+    """Give how soon after they came all jobs can end, were they cut at will."""
     kinds = list(chips)
     rows = [
         (job, s.parts[0], s.tokens_per_second) for job, r in enumerate(requests) for o in r.options for s in o.ladder
@@ -227,8 +228,9 @@ def read_chips(text: str) -> dict[str, int]:
     found = {}
     for item in text.split(","):
         kind, _, count = item.partition("=")
-        if not count.isdecimal() or int(count) < 1:
-            raise BadInputError(f"--chips {text}: got {item}; write kinds and counts, such as v100=8,p100=16,k80=24")
+        if not kind.strip() or not count.isdecimal() or not 1 <= int(count) <= CHIPS_MAX:
+            allowed = f"write kinds and counts up to {CHIPS_MAX:,}, such as v100=8,p100=16,k80=24"
+            raise BadInputError(f"--chips {text}: got {item}; {allowed}")
         if kind.strip() in found:
             raise BadInputError(f"--chips {text}: {kind.strip()} is there twice; write each kind once")
         found[kind.strip()] = int(count)

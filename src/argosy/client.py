@@ -31,6 +31,8 @@ PATIENCE_S = 10.0
 PAUSE_S = 0.25
 PAGE = 1_000
 """How many nodes are asked for at once."""
+PIECE_BYTES = 1 << 20
+"""How much of an archive is held in memory while it is handed in."""
 PLAN_S = 150.0
 """How long a dry run may take, which waits for the planner."""
 STREAM_S = 60.0
@@ -333,6 +335,13 @@ class Cutter:
         return [self._rest.decode("utf-8", "replace")] if self._rest else []
 
 
+async def pieces_of(path: Path) -> AsyncIterator[bytes]:
+    """Read a file piece by piece, off the event loop."""
+    with path.open("rb") as file:
+        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+            yield piece
+
+
 def log_parameters(rank: int | None, attempt: str, tail: int, follow: bool) -> dict[str, Any]:
     """Give the parameters of a request for logs."""
     told: dict[str, Any] = {"tail": tail, "follow": follow}
@@ -456,8 +465,8 @@ class AsyncClient:
     async def put_bundle(self, path: Path) -> m.BundleView:
         """Hand in code, a tar.gz; gives its id."""
         try:
-            content = await asyncio.to_thread(path.read_bytes)
-            answer = await self._http.put("/v1/bundles", content=content, timeout=None)
+            told = {"Content-Length": str(path.stat().st_size)}
+            answer = await self._http.put("/v1/bundles", content=pieces_of(path), headers=told, timeout=None)
         except AWAY as error:
             raise away(self.address.url, error) from error
         return read_answer(get_call("/v1/bundles", m.BundleView), answer.status_code, answer.content)

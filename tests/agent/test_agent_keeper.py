@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from argosy.agent.folder import AttemptFolder, Lease, Standing, Task, attempt_path, service_path, write_whole
-from argosy.agent.keeper import FOLDERS_KEPT, KILLED, SERVICES_KEPT, Keeper, Place
+from argosy.agent.keeper import FOLDERS_KEPT, KILLED, RESTORED, SERVICES_KEPT, Keeper, Place
 from argosy.agent.outgoing import Outgoing
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.talk import Forget, Held, HeldRank, OrderRefused, ReadLog, StopAttempt
@@ -72,7 +72,7 @@ class TestNextProcess:
         after = keeper(tmp_path, outgoing)
         assert after.held()[0].state == "stopped"
         after.obey(start_run("true"))
-        assert outgoing.first(1)[0].text == f"generation 0 of {ATTEMPT} was stopped"
+        assert outgoing.first(1)[0].text == f"generation 0 of {ATTEMPT} was stopped{RESTORED}"
 
     def test_an_older_term_is_refused(self, tmp_path):
         """A server that leads no more is not obeyed, also by the next process."""
@@ -80,7 +80,7 @@ class TestNextProcess:
         outgoing = Outgoing()
         keeper(tmp_path, outgoing).obey(start_run("true", attempt="job-2.1", term=4))
         assert isinstance(outgoing.first(1)[0], OrderRefused)
-        assert outgoing.first(1)[0].text == "term 4 is over; 5 leads"
+        assert outgoing.first(1)[0].text == f"term 4 is over; 5 leads{RESTORED}"
 
     def test_a_runner_that_died_unseen_is_told(self, tmp_path):
         """What was running when its runner was killed has ended, and nobody else's process is touched."""
@@ -113,6 +113,19 @@ class TestNextProcess:
         assert after.held()[0].state == "stopped"
         after.obey(start_run("true"))
         assert "was stopped" in outgoing.first(1)[0].text
+
+
+class TestStart:
+    def test_a_runner_that_said_its_end_is_in_nobodys_way(self, tmp_path, monkeypatch):
+        """It takes a moment more to leave; what came next was refused, and began 2 s later when it was sent again."""
+        left(tmp_path, ended())
+        monkeypatch.setattr(AttemptFolder, "runner_pid", lambda _folder: 77)
+        monkeypatch.setattr("argosy.agent.keeper.start_runner", lambda _folder: None)
+        outgoing = Outgoing()
+        after = keeper(tmp_path, outgoing)
+        after.obey(start_run("true", attempt="job-2.1"))
+        assert outgoing.first(1) == ()
+        assert {one.attempt: one.state for one in after.held()} == {ATTEMPT: "ended", "job-2.1": "starting"}
 
 
 class TestAnotherService:

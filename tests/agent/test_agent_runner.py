@@ -217,6 +217,14 @@ class TestStops:
             process.wait(30)
         assert folder.held().ranks[0].code == 7
 
+    def test_a_full_disk_is_not_the_users_failure(self, tmp_path):
+        """A command failed because its log took no more, and its job ended for good as its user's own failure."""
+        folder = prepared(tmp_path, start_run("echo last; exit 1"))
+        (folder.path / ".room").symlink_to("/dev/full")
+        rank = run_to_end(folder).ranks[0]
+        assert rank.blame == "infrastructure"
+        assert rank.text == f"the node's disk is full, and its log with it: {folder.path}\nlast"
+
     def test_ranks_die_with_a_killed_runner(self, tmp_path):
         """Nothing runs on unwatched when the runner is killed."""
         folder = prepared(tmp_path, start_run("sleep 1000"))

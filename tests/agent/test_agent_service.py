@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from argosy.agent.folder import AttemptFolder
+from argosy.agent.folder import LEAVE_SIGNAL, AttemptFolder
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.talk import Forget, LogPart, OrderRefused, ReadLog, StopAttempt
 from support.agents import agent, alive
@@ -143,7 +143,7 @@ class TestOrders:
             assert not alive(pid)
             server.order(Forget(id="f", term=1, attempt=ATTEMPT), start_run("sleep 1000"))
             refused = server.await_report(lambda report: isinstance(report, OrderRefused))
-            assert refused.text == f"generation 0 of {ATTEMPT} was stopped"
+            assert refused.text.startswith(f"generation 0 of {ATTEMPT} was stopped")
             until(lambda: server.held(ATTEMPT) is None, "forgetting")
 
     def test_a_stop_of_what_never_ran_is_confirmed(self, server, tmp_path):
@@ -191,7 +191,7 @@ class TestOrders:
             }
             assert (parts["r1"].data, parts["r1"].next_offset, parts["r1"].size) == (b"one\n", 4, 8)
             assert (parts["r2"].data, parts["r2"].ended) == (b"two\n", True)
-            assert parts["r3"].text == f"rank 7 of {ATTEMPT} has no log here: No such file or directory"
+            assert parts["r3"].text == f"rank 7 of {ATTEMPT} never began here"
 
 
 class TestDeaths:
@@ -237,6 +237,37 @@ class TestDeaths:
             assert one.process.wait(30) == 0
             assert server.talked()[-1].leaving
             assert alive(pid)
+
+    def test_an_agent_whose_server_ends_stays_for_its_ranks(self, tmp_path):
+        """Told to leave, it keeps the lease as long as ranks run, without a server, and ends when they have."""
+        server = TalkServer(lease_s=0.8)
+        with agent(server, tmp_path) as one:
+            server.order(start_run("sleep 2; exit 7"))
+            server.await_held(ATTEMPT, is_running)
+            server.close()
+            one.process.send_signal(LEAVE_SIGNAL)
+            assert one.process.wait(30) == 0
+            folder = AttemptFolder(one.folder / "services" / "s1" / "attempts" / ATTEMPT / "0")
+            assert [rank.code for rank in folder.held().ranks] == [7]
+
+    def test_the_next_server_has_it_stay(self, tmp_path):
+        """What one server's end asked for is void once a server of another term answers."""
+        server = TalkServer()
+        with agent(server, tmp_path) as one:
+            server.order(start_run("sleep 1000"))
+            pid = server.await_held(ATTEMPT, is_running).ranks[0].pid
+            server.close()
+            one.process.send_signal(LEAVE_SIGNAL)
+            again = TalkServer(server.port)
+            again.term = 2
+            again.await_held(ATTEMPT, is_running)
+            again.order(StopAttempt(id="stop", term=2, attempt=ATTEMPT, generation=0, reason="test", grace_s=0.0))
+            again.await_held(ATTEMPT, lambda held: held.state == "stopped")
+            told = len(again.talked())
+            until(lambda: len(again.talked()) > told, "another talk")
+            assert not alive(pid)
+            assert one.process.poll() is None
+            again.close()
 
 
 class TestLease:

@@ -74,9 +74,9 @@ class TestRules:
         with pytest.raises(BadInputError, match="none of 4 slow runs A on 2 chips"):
             traces.runnable(rows_of(benchmark, (1.0, 2, 0.0)), FAST_AND_SLOW, {"slow": 4})
 
-    @pytest.mark.parametrize("text", ["v100=8,v100=2", "v100=\u00b2", "v100=0", "v100="])
+    @pytest.mark.parametrize("text", ["v100=8,v100=2", "v100=\u00b2", "v100=0", "v100=", "=8", "v100=99999999999", ""])
     def test_chips_that_cannot_be_counted_are_named(self, traces, text):
-        """A kind that is there twice, or a count that is no whole number from 1, is an error that shows the text."""
+        """A kind that is there twice or has no name, or a count that nobody has, is an error that shows the text."""
         with pytest.raises(BadInputError, match=f"--chips {text}: "):
             traces.read_chips(text)
 
@@ -89,6 +89,33 @@ class TestRules:
         path.write_text(text)
         with pytest.raises(BadInputError, match=r"odd.trace"):
             benchmark("gavel_traces").read_trace(path)
+
+    @pytest.mark.parametrize(
+        ("cells", "said"),
+        [
+            ("1e300\t1\t1\t-1\t0", "steps must be 1,000,000,000,000 at most"),
+            ("1\t1e9\t1\t-1\t0", "chips must be"),
+            ("1\t1\t-1e30\t-1\t0", "priority must be"),
+            ("1\t1\t1\t-1\t1e300", "arrival must be"),
+        ],
+    )
+    def test_numbers_nobody_can_count_with_are_named_by_line(self, benchmark, tmp_path, cells, said):
+        """They got as far as the clock or the core, and failed there without a line."""
+        path = tmp_path / "huge.trace"
+        path.write_text(f"A\t-\t-\t-\t1\t{cells}\n")
+        with pytest.raises(BadInputError, match=f"huge.trace:1: {said}"):
+            benchmark("gavel_traces").read_trace(path)
+
+    def test_throughputs_that_are_not_there_are_named(self, benchmark, tmp_path):
+        """The error says how to have them."""
+        with pytest.raises(BadInputError, match="set ARGOSY_REFERENCE_DATA"):
+            benchmark("gavel_traces").read_rates(tmp_path / "none.json")
+
+    def test_a_bound_counts_from_the_clock_s_start_like_the_end(self, benchmark, traces):
+        """Jobs that all come after an hour cannot end before it; the bound said so, and lay far below."""
+        rows = rows_of(benchmark, (1.0, 1, 3600.0), (1.0, 1, 3600.0))
+        run = traces.run_trace("t", rows, FAST_AND_SLOW, {"fast": 2}, "fifo", "gavel")
+        assert (run.lp_bound_h, run.makespan_h) == (2.0, 2.0)
 
     @pytest.mark.parametrize(
         "text", ["", "[1]", '{"fast": 1}', '{"fast": {"A": {"null": 1}}}', '{"fast": {"(1,": {}}}']
@@ -113,29 +140,63 @@ class TestRules:
         assert (run.jobs, run.left_out, run.makespan_h) == (1, 1, 1.0)
 
 
-class TestReference:
-    @pytest.mark.reference
-    @pytest.mark.slow
-    def test_gavels_baseline_is_reproduced(self, benchmark, traces, reference_data):
-        """`fifo_perf` ends within 5 % of the makespan and mean time that Gavel's simulator gives (25.2 and 11.18 h)."""
-        folder = reference_data / "scheduler" / "gavel"
-        gavel = benchmark("gavel_traces")
-        rates = gavel.read_rates(folder / "simulation_throughputs.json.gz")
-        rows = gavel.read_trace(folder / "static_100.trace")
-        run = traces.run_trace("static_100", rows, rates, traces.PHYSICAL, "fifo_perf", "gavel")
-        assert run.makespan_h == pytest.approx(25.2, rel=0.05)
-        assert run.jct_mean_h == pytest.approx(11.18, rel=0.05)
+GAVEL_FIGURES = {"static_100": (25.2, 11.18), "continuous_96": (20.1, 5.42)}
+"""What Gavel's own simulator gives for `fifo_perf`: makespan and mean time, in hours."""
 
-    @pytest.mark.reference
-    @pytest.mark.slow
-    def test_the_shortest_first_beats_gavels_best(self, benchmark, traces, reference_data):
-        """On the continuous trace the mean time is below 3.6 h; Gavel's best policy has 4.06."""
-        folder = reference_data / "scheduler" / "gavel"
-        gavel = benchmark("gavel_traces")
-        rates = gavel.read_rates(folder / "simulation_throughputs.json.gz")
-        rows = gavel.read_trace(folder / "continuous_96.trace")
-        run = traces.run_trace("continuous_96", rows, rates, traces.PHYSICAL, "shortest_remaining", "gavel")
-        assert run.jct_mean_h <= 3.6
+
+@pytest.fixture
+def lived(benchmark, traces, reference_data):
+    """Give a function that runs one of Gavel's traces by its rules."""
+    folder = reference_data / "scheduler" / "gavel"
+    gavel = benchmark("gavel_traces")
+    rates = gavel.read_rates(folder / "simulation_throughputs.json.gz")
+
+    def run(trace, policy):
+        rows = gavel.read_trace(folder / f"{trace}.trace")
+        return traces.run_trace(trace, rows, rates, traces.PHYSICAL, policy, "gavel")
+
+    return run
+
+
+@pytest.fixture
+def told(repository):
+    """Give a function that looks up a row of docs/schedulers.md: makespan and mean time in hours."""
+    lines = (repository / "docs" / "schedulers.md").read_text("utf-8").splitlines()
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    table = {(row[0], row[2]): (float(row[3]), float(row[4])) for row in rows if row[1:2] == ["gavel"]}
+    return lambda trace, policy: table[trace, policy]
+
+
+@pytest.mark.reference
+@pytest.mark.slow
+class TestReference:
+    @pytest.mark.parametrize("trace", GAVEL_FIGURES)
+    def test_gavels_baseline_is_reproduced(self, lived, told, trace):
+        """`fifo_perf` gives the makespan and mean time of Gavel's simulator within 5 %, and what the page says."""
+        run = lived(trace, "fifo_perf")
+        assert (run.makespan_h, run.jct_mean_h) == pytest.approx(GAVEL_FIGURES[trace], rel=0.05)
+        assert (run.makespan_h, run.jct_mean_h) == pytest.approx(told(trace, "fifo_perf"), rel=0.01)
+
+    @pytest.mark.parametrize(
+        ("trace", "policy", "most_h"),
+        [
+            ("static_100", "shortest_remaining", 7.8),
+            ("continuous_96", "shortest_remaining", 3.6),
+            ("continuous_96", "fair", 4.1),
+        ],
+    )
+    def test_mean_times_are_below_gavels_best(self, lived, told, trace, policy, most_h):
+        """Gavel's best mean is 9.74 h on the trace whose jobs all come at once, and 4.06 h on the other."""
+        run = lived(trace, policy)
+        assert run.jct_mean_h <= most_h
+        assert (run.makespan_h, run.jct_mean_h) == pytest.approx(told(trace, policy), rel=0.01)
+
+    def test_the_whole_batch_ends_near_the_bound(self, lived, told):
+        """Under `makespan` all jobs have ended by 18.0 h; no order can end them before the linear program's 17.71 h."""
+        run = lived("static_100", "makespan")
+        assert run.lp_bound_h == pytest.approx(17.71, abs=0.01)
+        assert run.lp_bound_h <= run.makespan_h <= 18.0
+        assert run.makespan_h == pytest.approx(told("static_100", "makespan")[0], rel=0.01)
 
 
 class TestKalos:
@@ -146,11 +207,37 @@ class TestKalos:
         gangs = [kalos.Gang(nodes=n, run_s=s, limit_s=s, arrival_s=at_s) for n, s, at_s in shapes]
         assert kalos.fifo_with_backfill(gangs, 4) == [0.0, 100.0, 2.0, 150.0]
 
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("", "no two jobs"),
+            ("a,b\n1,2\n", "odd.csv:2: KeyError"),
+            ("gpu_workers,gpu_per_worker,num_iteration,arrival_time\n1,8,10,0\n1,8,10,0\n", "no two jobs"),
+            ("gpu_workers,gpu_per_worker,num_iteration,arrival_time\n1,8,10,0\n1,8,nan,5\n", "odd.csv:3: GPUs"),
+            ("gpu_workers,gpu_per_worker,num_iteration,arrival_time\nx,8,10,0\n", "odd.csv:2: ValueError"),
+        ],
+    )
+    def test_a_trace_of_another_kind_is_named(self, benchmark, tmp_path, text, said):
+        """A file without jobs, with other columns, or with nonsense in them is told with its line."""
+        path = tmp_path / "odd.csv"
+        path.write_text(text)
+        with pytest.raises(BadInputError, match=said):
+            benchmark("scheduler_kalos").read_gangs(path, 4, 0.9, 0)
+
+    @pytest.mark.parametrize("arguments", [["--load", "0"], ["--load", "nan"], ["--nodes", "10000000"]])
+    def test_a_load_or_fleet_that_cannot_be_is_refused(self, benchmark, monkeypatch, capsys, arguments):
+        """It divided by nothing, or never came back."""
+        monkeypatch.setattr("sys.argv", ["scheduler_kalos.py", *arguments])
+        with pytest.raises(SystemExit):
+            benchmark("scheduler_kalos").main()
+        assert "--load from 0.01 to 10" in capsys.readouterr().err
+
     @pytest.mark.reference
     @pytest.mark.slow
-    def test_no_gang_starves(self, benchmark, reference_data):
-        """At 90 % load the longest wait is within three times the p99 of FIFO with backfill."""
+    @pytest.mark.parametrize(("nodes", "load"), [(256, 0.6), (256, 0.9), (256, 1.1), (128, 0.6), (300, 0.6)])
+    def test_no_gang_starves(self, benchmark, reference_data, nodes, load):
+        """The longest wait is within three times the p99 of FIFO with backfill, on other fleets and loads as well."""
         kalos = benchmark("scheduler_kalos")
-        gangs = kalos.read_gangs(reference_data / "scheduler" / "acme_kalos_converted.csv", 256, 0.9, 0)
-        fifo, core = kalos.compare(gangs, 256, ["best_effort"])
+        gangs = kalos.read_gangs(reference_data / "scheduler" / "acme_kalos_converted.csv", nodes, load, 0)
+        fifo, core = kalos.compare(gangs, nodes, ["best_effort"])
         assert core.wait_max_h <= 3 * fifo.wait_p99_h

@@ -103,13 +103,14 @@ class TestPacked:
         assert len(reading.notes) == 1
 
     def test_packing_in_packing_has_an_end(self, tmp_path: Path) -> None:
-        """What is packed deeper than anybody packs is given as it is."""
+        """What is packed deeper than anybody packs is not searched, and told."""
         data = TEXT
         for _ in range(6):
             data = gzip.compress(data)
         (tmp_path / "x").write_bytes(data)
-        ((_, inner),) = read(tmp_path / "x")[0].items()
-        assert inner.startswith(b"\x1f\x8b")
+        logs, reading = read(tmp_path / "x")
+        assert logs == {}
+        assert "packed more than 3 times over" in reading.notes[0]
 
     def test_text_of_two_bytes_a_character_is_read(self, tmp_path: Path) -> None:
         """What some shells redirect to is text as well."""
@@ -192,6 +193,24 @@ class TestFindFiles:
         (tmp_path / "x.log").write_bytes(TEXT)
         assert len(find_files([str(tmp_path)], Reading())) == 1
 
+    def test_what_may_not_be_looked_at_is_noted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A folder that may be listed and not entered hides what its names are; the rest is read."""
+        for name in ("a.log", "b.log"):
+            (tmp_path / name).write_bytes(TEXT)
+        (tmp_path / "gone").symlink_to("nowhere")
+        look = os.stat
+
+        def refuse(path: Path | str, **options: bool) -> os.stat_result:
+            if str(path).endswith("a.log"):
+                raise PermissionError(13, "Permission denied")
+            return look(path, **options)
+
+        reading = Reading()
+        with monkeypatch.context() as patched:
+            patched.setattr(diagnose_files.os, "stat", refuse)
+            assert [path.name for path in find_files([str(tmp_path)], reading)] == ["b.log"]
+        assert reading.notes == [f"{tmp_path / 'a.log'}: Permission denied"]
+
 
 class TestReading:
     def test_notes_are_bounded(self) -> None:
@@ -207,3 +226,9 @@ class TestReading:
         (tmp_path / "empty").write_bytes(b"")
         reading = Reading()
         assert [log.binary for log in read_logs(find_files([str(tmp_path)], reading), reading)] == [True]
+
+    def test_holes_do_not_make_a_log_binary(self, tmp_path: Path) -> None:
+        """What a crash leaves behind a log, or a log emptied while it was written leaves before it, is zeros."""
+        (tmp_path / "x.log").write_bytes(b"\0" * 100_000 + TEXT)
+        (log,) = read_logs([tmp_path / "x.log"], Reading())
+        assert not log.binary

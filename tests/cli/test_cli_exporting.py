@@ -2,14 +2,15 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from argosy.cli.exporting import read_wishes
+from argosy.cli.exporting import Chosen, read_wishes, write_plan
 from argosy.cli.main import main
 from argosy.contracts.errors import BadInputError
-from support.exports import flagscale_split, megatron_split, read_megatron
+from support.exports import flagscale_split, make_plan, make_replica, megatron_split, named_shape, read_megatron
 from support.plan_files import JOB, write_files
 
 
@@ -62,14 +63,19 @@ class TestRefusals:
         assert main([*files, *both, "--export", "megatron"]) == 0
         assert megatron_split(capsys.readouterr().out).layers
         assert main([*files, *both]) == 0
-        assert capsys.readouterr().out.startswith("only plans that megatron runs:\n")
+        assert capsys.readouterr().out.startswith("only plans that megatron runs; the reference, efficiency and ")
 
     @pytest.mark.parametrize(
         ("arguments", "reason"),
         [
             (["--for", "megaton"], "did you mean megatron?"),
             (["--for", "megatron", "--runnable"], "--for plans for another framework"),
+            (["--for", ""], "no framework '' to plan for"),
+            (["--for", "", "--runnable"], "--for plans for another framework"),
             (["--export", "megatron", "--pareto"], "--pareto and --plot are about many plans"),
+            (["--export", "megatron", "--explain"], "--export megatron would mix with other output"),
+            (["--plan", "2"], "--plan 2 is about files; name one by --trace, --timeline or --export"),
+            (["--plan", "2", "--pareto"], "--plan 2 is about files"),
         ],
     )
     def test_what_does_not_go_together(self, files: list[str], capsys: Any, arguments: list[str], reason: str) -> None:
@@ -77,12 +83,14 @@ class TestRefusals:
         assert main([*files, *arguments]) == 2
         assert reason in capsys.readouterr().err
 
-    def test_none(self, files: list[str], capsys: Any) -> None:
-        """Where no plan can be expressed, that is said too."""
-        assert main([*files, "--export", "torchtitan"]) == 2
+    @pytest.mark.parametrize("option", ["--for", "--export"])
+    def test_a_model_it_runs_by_no_plan(self, files: list[str], capsys: Any, option: str) -> None:
+        """A model that a framework can't run is refused with the reason, and no other plan is advised."""
+        assert main([*files, option, "torchtitan"]) == 2
         told = capsys.readouterr().err
         assert "torchtitan 0.3.0 has no model of the sizes of tiny" in told
-        assert "It can express none of the plans listed" in told
+        assert "--for" not in told
+        assert "none of the plans" not in told
 
     def test_no_such_plan(self, files: list[str], capsys: Any) -> None:
         """A number beyond the list is refused."""
@@ -104,14 +112,18 @@ class TestRefusals:
 
 
 class TestAdvice:
-    def test_is_not_circular(self, files: list[str], capsys: Any) -> None:
-        """Who plans for a framework already is not told to plan for it."""
-        assert main([*files, "--export", "torchtitan"]) == 2
-        assert "`--for torchtitan` plans only what it can" in capsys.readouterr().err
-        assert main([*files, "--for", "torchtitan", "--export", "torchtitan"]) == 2
-        told = capsys.readouterr().err
-        assert "none of the plans listed" in told
-        assert "--for torchtitan" not in told
+    @pytest.mark.parametrize(("framework", "advised"), [(None, True), ("flagscale", False)])
+    def test_is_not_circular(self, framework: str | None, advised: bool) -> None:
+        """Where no plan of the list will do, the option that plans such as will is named, unless it was given."""
+        shape = named_shape("llama-3-8b")
+        chosen = Chosen(plans=[make_plan(shape, make_replica([32]), zero_stage=2)], framework=framework)
+        inputs: Any = SimpleNamespace(classes=())
+        wishes = read_wishes(["flagscale"], alone=True)
+        with pytest.raises(BadInputError) as caught:
+            write_plan(chosen, inputs=inputs, shape=shape, trace=None, timeline=None, wishes=wishes)
+        told = str(caught.value)
+        assert "ZeRO 2; it takes ZeRO 0 and 1 with meshes\nIt can express none of the plans listed" in told
+        assert ("`--for flagscale` plans only what it can" in told) == advised
 
     def test_files_are_checked_first(self, files: list[str], tmp_path: Path, capsys: Any) -> None:
         """A folder where an export should be is refused before anything is planned."""

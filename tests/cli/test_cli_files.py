@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.cli.files import check_ending, check_file, read_text, write_text
+from argosy.cli.files import check_apart, check_ending, check_file, read_text, write_text
 from argosy.contracts.errors import BadInputError, InfrastructureError
 
 
@@ -119,3 +119,18 @@ class TestChecks:
         check_ending(Path("a.SVG"), "--timeline", (".svg",))
         with pytest.raises(BadInputError, match=r"--timeline a\.png: write a name that ends in \.svg"):
             check_ending(Path("a.png"), "--timeline", (".svg",))
+
+
+class TestApart:
+    def test_twice(self, tmp_path: Path) -> None:
+        """Two outputs into one file are refused, through a link too."""
+        (tmp_path / "a").write_text("")
+        (tmp_path / "b").symlink_to("a")
+        with pytest.raises(BadInputError, match=r"--export megatron: .*b is written by --trace already"):
+            check_apart([], [("--trace", tmp_path / "a"), ("--export megatron", tmp_path / "b")])
+
+    def test_apart(self, tmp_path: Path) -> None:
+        """Files of their own, options that were not given, and a device that takes anything are no trouble."""
+        null = Path(os.devnull)
+        check_apart([tmp_path / "job", None], [("--trace", tmp_path / "a"), ("--plot", None)])
+        check_apart([null], [("--trace", null), ("--timeline", null)])

@@ -53,6 +53,15 @@ class TestFiles:
         assert json.loads(Path("t.json").read_text())["otherData"]["emulated"] is True
         assert Path("p.svg").read_text().startswith("<svg")
 
+    def test_as_a_page(self, plan: Plan, workspace: Workspace) -> None:
+        """A picture whose name ends in .html is a page that holds the same drawing."""
+        for name in ("p.svg", "p.HTML"):
+            write_step(replace(plan, fleet="a <b>"), None, Path(name))
+        drawing, page = (Path(name).read_text().strip() for name in ("p.svg", "p.HTML"))
+        assert page.startswith("<!DOCTYPE html>")
+        assert "<title>tiny on a &lt;b&gt;</title>" in page
+        assert drawing in page
+
     def test_none(self, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing is timed when nothing is asked for."""
         monkeypatch.setattr(plan_files, "simulate", pytest.fail)

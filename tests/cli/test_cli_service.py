@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from argosy.cli import job_cancel, job_logs
+from argosy.cli import job_cancel, job_logs, up
 from argosy.cli import main as cli
 from argosy.cli.dry_run import show_dry_run
 from argosy.cli.handing_in import submission_of, upload
@@ -21,11 +21,13 @@ from argosy.cli.job_list import jobs_table, row_of
 from argosy.cli.job_logs import text_of
 from argosy.cli.job_show import show_attempt
 from argosy.cli.nodes import state_of
-from argosy.cli.remote import plain, span
+from argosy.cli.remote import moment, plain, span
 from argosy.cli.submit import settled, words_of
 from argosy.cli.up import alive, read_address
+from argosy.cli.waiting import Waiting
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.server import models as m
+from argosy.server.place import Card
 
 DAY_US = 86_400_000_000
 
@@ -100,6 +102,34 @@ class TestTable:
         (tmp_path / "server.log").mkdir()
         assert cli.main(["up", "--state", str(tmp_path)]) == InfrastructureError.exit_code
         assert f"{tmp_path}/server.log: can't be written: " in capsys.readouterr().err
+
+    def test_a_server_that_is_not_ready_in_time_is_ended(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    ) -> None:
+        """It does not come up after all, when nobody waits for it any more."""
+        monkeypatch.setattr(up, "READY_S", 0.0)
+        assert cli.main(["up", "--state", str(tmp_path), "--listen", "0"]) == InfrastructureError.exit_code
+        assert "the service is not ready after 0 s and was ended" in capsys.readouterr().err
+        assert not up.is_used(tmp_path)
+
+    @pytest.mark.parametrize(("said", "stage"), [("", "1 of 2"), (f"INFO {up.LOADED}\n", "2 of 2")])
+    def test_what_a_server_does_while_it_starts_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, stage: str
+    ) -> None:
+        """Loading, and then what takes long after an install: compiling."""
+        (tmp_path / up.LOG_NAME).write_text(f"before{said}")
+        told = Waiting()
+        cards = iter([None, Card(url="u", pid=7)])
+        monkeypatch.setattr(up, "read_card", lambda _folder: next(cards))
+        up.await_ready(SimpleNamespace(pid=7, poll=lambda: None), tmp_path, len("before"), told)
+        assert told.what.startswith(f"the service is starting, {stage}: ")
+
+    def test_a_server_that_ends_is_told_by_its_last_words(self, tmp_path: Path) -> None:
+        """What it said of its progress is no reason."""
+        (tmp_path / up.LOG_NAME).write_text(f"INFO {up.LOADED}\nno room\n")
+        ended = SimpleNamespace(pid=7, poll=lambda: 5)
+        with pytest.raises(InfrastructureError, match=r"^no room$"):
+            up.await_ready(ended, tmp_path, 0, Waiting())
 
     def test_like_code_has_the_same_id(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whenever it is packed, so that one key with one job stays one request."""
@@ -239,6 +269,8 @@ class TestWords:
         """Whatever keeps jobs away stands beside what is observed."""
         assert state_of(node()) == "up"
         assert state_of(node(intent="draining", trust="quarantined", reason="fan")) == "up, draining, quarantined (fan)"
+        late = node(intent="draining", empty_by_us=DAY_US, reason="disk")
+        assert state_of(late) == f"up, draining by {moment(DAY_US)} (disk)"
 
     def test_a_line_of_a_log(self) -> None:
         """With its rank where there are several."""
@@ -275,12 +307,19 @@ class TestScreens:
         assert "now, if topology: site" in shown
         assert "job.submitted: j" in shown
 
+    def test_a_start_that_nobody_can_foretell(self, capsys: Any) -> None:
+        """Why there is no time stands where the time would."""
+        about = {"job": "job-7", "name": "j", "queue": "q", "state": "waiting", "at_us": 1, "since_us": 1}
+        show(m.Explanation.model_validate(about | {"start_text": "first (job-3) has no time limit"}))
+        assert "nobody can tell when: first (job-3) has no time limit" in capsys.readouterr().out
+
     def test_a_dry_run(self, capsys: Any) -> None:
         """Options with what they cost, and whom it would stop."""
         offer = m.OfferView(option="o", nodes={"n/a": 2}, chips=16, tokens_per_second=1000.0, emulated=True)
         show_dry_run(m.DryRun(name="j", queue="q", offers=[offer], state="waiting", why="RECLAIMING", preempts=["b"]))
         shown = capsys.readouterr().out
         assert "~1,000" in shown
+        assert "$ per 1T tokens" in shown
         assert "wait: RECLAIMING" in shown
         assert "stopping" in shown
 
@@ -315,10 +354,14 @@ class TestScreens:
             chips=8,
             began_us=1,
             predicted=m.Figures(step_ms=10.0, emulated=True),
-            measured=m.Figures(step_ms=11.0, wait_s=2.0, loss=1.5, steps=3),
+            measured=m.Figures(step_ms=11.0, wait_s=2.0, cost=0.25, loss=1.5, steps=3),
+            wait_text="first (job-3) has no time limit",
         )
         show_attempt(attempt)
         shown = capsys.readouterr().out
+        assert "cost, $" in shown
+        assert "~0.25" in shown
+        assert "not foretold: first (job-3) has no time limit" in shown
         assert "~10" in shown
         assert "~11" in shown
         assert "1.500 after 3 steps" in shown

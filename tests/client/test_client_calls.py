@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from argosy import client as client_module
 from argosy.client import Address, AsyncClient, Client, Cutter, find_address
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.server import models as m
@@ -171,6 +172,19 @@ class TestStreams:
 
 
 class TestAsync:
+    def test_code_is_handed_in_piece_by_piece(self, play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An archive may have 1 GiB: it is not read whole, and its size is told before."""
+        monkeypatch.setattr(client_module, "PIECE_BYTES", 4)
+        (tmp_path / "code").write_bytes(b"0123456789")
+        server = play(lambda *_: (201, m.BundleView(id="0" * 64, size_bytes=10).model_dump_json().encode()))
+
+        async def story() -> m.BundleView:
+            async with AsyncClient(server.address) as client:
+                return await client.put_bundle(tmp_path / "code")
+
+        assert asyncio.run(story()).size_bytes == 10
+        assert server.asked[0][3] == b"0123456789"
+
     def test_it_has_the_same_methods(self, play: Any) -> None:
         """Answers, problems and streams are those of the other client."""
         names = {name for name in vars(Client) if not name.startswith("_")} - {"close"}

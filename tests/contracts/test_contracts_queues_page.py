@@ -44,7 +44,7 @@ class TestExample:
 
     def test_its_chips_and_sites(self, example: Policy) -> None:
         """It fits the fleet of the other pages."""
-        assert check_policy(example, ("h800-sxm", "ascend-910b3"), ("north", "south")) == ()
+        assert check_policy(example, ("h800-sxm", "ascend-910b3"), ("north", "south"), ()) == ()
 
 
 class TestKeys:

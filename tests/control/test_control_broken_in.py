@@ -128,6 +128,32 @@ class TestNodesThatComeAndGo:
         core.run()
         assert job.state == "running"
 
+    def test_a_launch_that_a_blink_interrupted_still_has_a_deadline(self):
+        """It came while the node was gone and was passed over; ranks that never began were waited for without end."""
+        core = Core(policy(gather_s=50.0, prepare_s=100.0), north_h800=2)
+        job = core.submit(size(H, 2), run=False)
+        core.send(PassDue)
+        core.inbox.clear()
+        for second in range(5, 305, 5):
+            core.now_us = second * 1_000_000
+            if second in (80, 110):
+                core.send(NodeSeen, node="north-h800-1", observed="down" if second == 80 else "up")
+            core.send(TimeReached)
+            core.inbox.clear()
+        assert core.state.attempts[job.attempt].generation == 2
+
+    def test_a_shorter_lease_does_not_shorten_the_one_that_is_held(self):
+        """A node was cut off with a lease of 90 s, then 5 s were the rule: others got its chips under its ranks."""
+        core = Core(policy(lease_s=90.0), north_h800=1)
+        job = core.submit(size(H, 1))
+        core.send(PolicyChanged, policy=policy(lease_s=5.0))
+        core.down("north-h800-1")
+        core.wait(89)
+        assert core.state.nodes.holder[0] == job.attempt != ""
+        core.wait(10)
+        assert core.state.nodes.holder[0] == ""
+        assert snapshot(restore(snapshot(core.state))) == snapshot(core.state)
+
     def test_a_drain_without_a_deadline_waits(self):
         """Another node's deadline came, and jobs on nodes that were to wait for them were moved as well."""
         core = Core(north_h800=(8, 4, 8))
@@ -282,6 +308,7 @@ class TestIntake:
             (Queue(name="a"), Queue(name="a")),
             (Queue(name="a", parent="b"), Queue(name="b", parent="c"), Queue(name="c", parent="b")),
             (Queue(name="a", parent="nobody"),),
+            tuple(Queue(name=f"q{n}", parent=f"q{n + 1}" if n < 32 else "") for n in range(33)),
             (Queue(name="a", weight=0.0),),
             (Queue(name="a", weight=NAN),),
             (Queue(name="a", guarantee={"h": -8}),),
@@ -357,6 +384,30 @@ class TestDamagedLogs:
         _, lines = self.lived()
         with pytest.raises(ValueError, match="does not follow"):
             log.rebuild(snapshot(State()), [*lines[:4], lines[3], *lines[4:]])
+
+    @pytest.mark.parametrize(
+        ("wrote", "writes"),
+        [
+            (b'"trust":["ok","ok"]', b'"trust":["ok"]'),
+            (b'"trust":', b'"belief":'),
+            (b'"pool":[0,0]', b'"pool":[0,7]'),
+            (b'"queue":"default"', b'"queue":"elsewhere"'),
+        ],
+    )
+    def test_a_snapshot_whose_parts_do_not_belong_together_is_named(self, wrote, writes):
+        """Somebody mended it by hand, checksum and all; it failed with a KeyError."""
+        core = Core(north_h800=2)
+        core.submit(size(H, 1))
+        content = unseal(snapshot(core.state))
+        assert content.count(wrote) == 1
+        with pytest.raises(BadInputError, match="not a snapshot"):
+            restore(seal(content.replace(wrote, writes)))
+
+    def test_a_snapshot_from_before_leases_were_remembered_is_read(self):
+        """What it lacks has a meaning: nobody holds a longer lease than the policy's."""
+        before = unseal(snapshot(State())).replace(b',"leased_us":0', b"")
+        assert b"leased" not in before
+        assert restore(seal(before)).leased_us == 0
 
     def test_a_snapshot_of_another_version_is_named(self):
         """It says which version it is, whatever else is in it."""

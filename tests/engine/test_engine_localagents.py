@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import signal
 from types import SimpleNamespace
 
 import pytest
 
+from argosy.agent.folder import LEAVE_SIGNAL
+from argosy.agent.keys import Identity, write_identity
 from argosy.engine import localagents
 from argosy.engine.localagents import LocalAgents
 
@@ -66,3 +69,41 @@ class TestAgents:
         nodes.clear()
         look(agents, 2)
         assert len(started.children) == 1
+
+
+class TestFound:
+    """Agents that an earlier server of this host started."""
+
+    @pytest.fixture
+    def signals(self, monkeypatch):
+        """Have an agent, process 77, hold every folder, and note what it is sent."""
+        sent = []
+        monkeypatch.setattr(localagents, "lock_holder", lambda _path: 77)
+        monkeypatch.setattr(localagents.os, "kill", lambda pid, number: sent.append((pid, number)))
+        return sent
+
+    def joined(self, folder, url):
+        """Let the agent of n1 have joined there."""
+        (folder / "n1").mkdir(parents=True)
+        write_identity(folder / "n1", Identity(agent="a", server=url))
+
+    def test_one_that_talks_to_this_server_stays(self, tmp_path, started, signals):
+        """A server that begins again finds its agents."""
+        self.joined(tmp_path, "http://s")
+        look(LocalAgents(lambda: ["n1"], tmp_path, "http://s"), 2)
+        assert (signals, started.children) == ([], [])
+
+    def test_one_that_talks_to_another_url_is_replaced(self, tmp_path, started, signals, monkeypatch):
+        """A server was killed and begun again at another port: its agents went on asking the old one for ever."""
+        self.joined(tmp_path, "http://old")
+        agents = LocalAgents(lambda: ["n1"], tmp_path, "http://s")
+        look(agents)
+        assert (signals, started.children) == ([(77, signal.SIGTERM)], [])
+        monkeypatch.setattr(localagents, "lock_holder", lambda _path: 0)
+        look(agents)
+        assert [node for node, _ in started.children] == ["n1"]
+
+    def test_they_stay_for_their_ranks_when_the_server_ends(self, tmp_path, started, signals):
+        """`argosy down` ended agents at once; nobody kept the lease then, and ranks were parked half a minute later."""
+        LocalAgents(lambda: ["n1"], tmp_path, "http://s").end()
+        assert signals == [(77, LEAVE_SIGNAL)]

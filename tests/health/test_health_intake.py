@@ -124,6 +124,17 @@ class TestBlocks:
         assert [one.line.number for one in keeper.settled().sightings] == [1, 1, 2]
         assert intake.lines == 2
 
+    def test_holes_are_read_over(self) -> None:
+        """A crash, or a log emptied while it was written, leaves zeros in front of a line and within it."""
+        assert found([b"\0" * 200_000 + XID.encode() + b"\n" + b"\0" * 99]) == found([XID.encode() + b"\n"])
+        assert [number for number, _, _ in found([b"a\n\0\0", b"\0CUDA out of\0 memory\n"])] == [2]
+
+    def test_long_rules_are_no_headings(self) -> None:
+        """Lines of dashes and signs are passed in one go each, however long and whatever stands behind."""
+        intake = Intake(SCANNER, Keeper(), "x")
+        intake.feed((b"-" * 4_000 + b" x\n" + b"a" * 10 + b"=" * 4_000 + b"\n") * 200)
+        assert intake._headings == []
+
     @given(st.lists(st.binary(max_size=60), max_size=6))
     def test_any_bytes_are_taken_in(self, blocks: list[bytes]) -> None:
         """Bytes that are no text, in any cut, never fail."""

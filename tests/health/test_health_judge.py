@@ -1,6 +1,8 @@
 """From sightings and findings to Incidents: causes before symptoms, culprits by name, unknown where nothing tells."""
 
-from argosy.contracts.incident import Culprit, Evidence
+import pytest
+
+from argosy.contracts.incident import REMEDIES, Culprit, Evidence
 from argosy.health.finding import Finding
 
 WATCHDOG = (
@@ -119,7 +121,77 @@ class TestCause:
         assert judged(line.format("91234.345678"))[0].fault_class == "network.link_flap"
 
 
+class TestOwnError:
+    XID = "2026-11-30T15:00:00Z node-17 kernel: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus."
+    KEY = "[rank3]: 2026-11-30T15:00:07Z KeyError: 'tokens'"
+
+    def test_a_chip_and_a_program_that_nothing_joins_are_two_incidents(self, judged):
+        """A lost GPU raises no KeyError, so each is told, and neither surely."""
+        found = judged(self.XID, self.KEY)
+        assert [(each.fault_class, each.confidence) for each in found] == [
+            ("gpu.lost", "medium"),
+            ("user.exception", "low"),
+        ]
+        assert all(self.KEY[-8:] not in item.text for item in found[0].evidence)
+
+    def test_an_error_of_the_chip_joins_them(self, judged):
+        """Where a process met the chip's fault, what it raises besides comes of that."""
+        met = "[rank3]: 2026-11-30T15:00:05Z torch.AcceleratorError: CUDA error: unspecified launch failure"
+        (found,) = judged(self.XID, met, self.KEY)
+        assert (found.fault_class, found.confidence) == ("gpu.lost", "high")
+
+    def test_those_who_waited_before_it_join_them(self, judged):
+        """A process that fails after others timed out is not the first to fail."""
+        waited = "2026-11-30T15:00:03Z " + watchdog(1)
+        (found,) = judged(self.XID, waited, self.KEY)
+        assert (found.fault_class, found.confidence) == ("gpu.lost", "high")
+
+    def test_another_kind_in_the_family_confirms_nothing(self, judged):
+        """A kernel's bad address and a KeyError are both the user's, and not akin."""
+        found = judged(self.XID.replace("79, GPU has fallen off the bus.", "31, MMU Fault"), self.KEY)
+        assert {each.confidence for each in found} == {"low"}
+
+
+class TestConfirmed:
+    REPORT = (
+        "  time      : 2026-12-01_01:10:05\n  host      : node1\n  rank      : 2 (local_rank: 2)\n"
+        "  exitcode  : {code} (pid: 102)"
+    )
+
+    @pytest.mark.parametrize("prefix", ["", "[rank2]: "])
+    def test_a_launcher_that_saw_this_rank_end_first_makes_it_surer(self, judged, prefix: str):
+        """An error that nobody caught ends a Python program with exit code 1, and the launcher says which rank."""
+        (found,) = judged(prefix + "KeyError: 'labels'", "ChildFailedError:\n" + self.REPORT.format(code=1))
+        assert (found.fault_class, found.confidence, found.culprit.name) == ("user.exception", "medium", "rank 2")
+
+    @pytest.mark.parametrize(
+        ("lines", "code"),
+        [(("[rank5]: KeyError: 'labels'",), 1), (("KeyError: 'a'", "TypeError: b"), 1), (("KeyError: 'a'",), 3)],
+    )
+    def test_else_it_does_not(self, judged, lines: tuple[str, ...], code: int):
+        """Another rank's error, one of several that name no rank, and another exit code prove nothing more."""
+        found = judged(*lines, "ChildFailedError:\n" + self.REPORT.format(code=code))
+        assert (found[0].fault_class, found[0].confidence) == ("user.exception", "low")
+
+
 class TestUnknown:
+    def test_a_rank_left_out_between_those_that_wait_is_named(self, judged):
+        """Ranks are numbered from 0 on; of two that wait nothing follows."""
+        found = judged(*(watchdog(rank) for rank in range(8) if rank != 5))
+        assert (found[0].fault_class, found[0].confidence, found[0].culprit.name) == ("process.hang", "low", "rank 5")
+        assert judged(watchdog(0), watchdog(2))[0].fault_class == "unknown"
+
+    def test_the_word_of_one_end_alone_is_told_as_that(self, judged):
+        """One end of a link can't tell the link's fault from its peer's."""
+        line = "node-a:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.7<37948> with error 12, opcode 0"
+        assert "Only who waits says so" in judged(line)[0].advice
+        assert "Only who waits says so" not in judged(line, watchdog(1))[0].advice
+
+    @pytest.mark.parametrize("line", ["EI0006: Getting socket times out. Reason: Remote Rank did not send the data."])
+    def test_a_code_that_points_elsewhere_has_a_remedy_all_the_same(self, judged, line: str):
+        """What to follow is said in the advice; the remedy is one of those that programs know."""
+        assert judged(line)[0].remedy in REMEDIES
+
     def test_symptoms_alone_are_unknown(self, judged):
         """When every rank times out and nothing else is seen, the answer is that nobody can tell."""
         found = judged(watchdog(0), watchdog(1))

@@ -26,6 +26,11 @@ class TestWords:
             f"(this is expected) {FULL}",
             f"{FULL}; falling back to /scratch2",
             f"attempt 2/5: {FULL}",
+            f"Recovering from {OOM}",
+            f"WARN transient {FULL}, second try ok",
+            f"resolved: {FULL}",
+            f"{OOM} -- took half the batch and went on",
+            "NCCL error: unhandled system error, communicator recovered",
         ],
     )
     def test_what_was_lived_through_is_no_incident(self, judged, text: str):
@@ -43,6 +48,7 @@ class TestWords:
             f"{FULL}, retried 7 times, out of retries",
             f"{FULL}; error ignored, exited with code 1",
             f"Caught OutOfMemoryError in replica 1 on device 1. {OOM}",
+            f"resolved node-1 to 10.0.0.1, {FULL}",
         ],
     )
     def test_words_of_an_end_count_for_more(self, judged, text: str):

@@ -235,6 +235,52 @@ class TestUntraced:
         assert {name for _, name in named(locate(traces))} == {f"rank {n}" for n in range(4)}
 
 
+class TestLostTraces:
+    def job(self, *lost: int) -> list[RankTraceOfGroups]:
+        """Make pairs 0-1, 2-3, 4-5 whose even ranks are a group too: rank 5 is late, its pair and their group wait."""
+        evens = (0, 2, 4)
+        pairs = {0: (0, 1), 2: (2, 3), 4: (4, 5)}
+        made = []
+        for number in range(6):
+            pair = pairs[number // 2 * 2]
+            groups = [group(7, f"tp{pair[0]}", pair, inside=number == 4)]
+            if number == 5:
+                groups = [group(6, f"tp{pair[0]}", pair, inside=False)]
+            if number in evens:
+                groups.append(group(3 if number == 4 else 4, "dp", evens, inside=number != 4))
+            made.append(rank(number, *groups))
+        return [each for each in made if each.rank not in lost]
+
+    @pytest.mark.parametrize("states", [{}, alive(tuple(range(6)))], ids=["nobody asked", "all run"])
+    @pytest.mark.parametrize("lost", [(0,), (2,), (0, 2)])
+    def test_a_lost_trace_is_no_suspect_where_another_explains_the_wait(self, lost, states):
+        """Who waits for the rank without a trace waits for a late one that is traced, too: that one alone is named."""
+        found = locate(self.job(*lost), Liveness(ranks=states))
+        assert named(found) == [("process.hang", "rank 5")]
+
+    def test_a_lost_trace_is_named_where_nothing_else_explains_the_wait(self):
+        """The late rank's own trace is the lost one, so it is named for want of others."""
+        assert [each.culprit.name for each in locate(self.job(5))] == ["rank 5"]
+
+    def test_a_rank_known_to_be_gone_is_named_beside(self):
+        """What is asked of a process counts more than whether its trace came."""
+        gone = {2: RankState(state="unreachable")}
+        found = locate(self.job(2), Liveness(ranks=gone))
+        assert sorted(each.culprit.name for each in found) == ["rank 2", "rank 5"]
+
+    def test_a_host_without_any_trace_is_still_lost(self):
+        """Not one rank of a host left a trace: that is no loss of single dumps, so the one that is missed is named."""
+        hosts = {number: RankState(host=f"node-{number // 2}") for number in range(6)}
+        found = locate(self.job(2, 3), Liveness(ranks=hosts))
+        assert sorted(each.culprit.name for each in found) == ["rank 2", "rank 5"]
+
+    def test_a_rank_that_entered_nothing_is_said_so(self):
+        """No number is made up for a rank that had not entered any collective of the group yet."""
+        late = rank(2, group(1, "alone", (2,), inside=False))
+        found = locate([rank(0, group(1, members=WORLD[:3])), rank(1, group(1, members=WORLD[:3])), late])
+        assert "its trace shows none there" in found[0].evidence[0].text
+
+
 class TestMessages:
     def pipeline(self, *, both: bool) -> list[RankTraceOfGroups]:
         """Make two stages: the second receives; both: the first is at its end of the message."""

@@ -89,6 +89,13 @@ class TestReadHead:
         """A logger's level behind a time is not a host."""
         assert read_head("2026-11-30 14:02:11,208 ERROR torch: x").origin.host == ""
 
+    @pytest.mark.parametrize("words", ["Ignored exception: x", "on_exception hook: x", "absorbed fault: x"])
+    def test_words_before_a_colon_are_no_host_and_program(self, words: str) -> None:
+        """Behind a time an odd name is a host only where a machine's own program, or a process's number, follows."""
+        assert read_head(f"2026-11-30T15:00:05Z {words}").text == words
+        assert read_head("2026-11-30T15:00:05Z bigmem sshd[7]: x").origin.host == "bigmem"
+        assert read_head("2026-11-30T15:00:05Z bigmem kernel: x").origin.host == "bigmem"
+
     def test_a_level_may_stand_before_the_time(self) -> None:
         """The time is found behind a level, which stays."""
         head = read_head("INFO 11-30 14:02:11 [engine.py:1] x")

@@ -83,7 +83,7 @@ class TestPlanCommand:
     def test_for_a_framework(self, option: str, files: list[str], capsys: Any) -> None:
         """Choices and fronts are told for another framework's plans too."""
         assert main([*files, "--set", "chips.allow=[h800-sxm]", "--for", "megatron", option]) == 0
-        assert "as megatron-core trains" in capsys.readouterr().out
+        assert "timed for megatron-core" in capsys.readouterr().out
 
     def test_a_huge_batch(self, files: list[str], capsys: Any) -> None:
         """A batch of a billion is planned at once; its step is not drawn, and that is said."""
@@ -111,7 +111,7 @@ class TestPlanCommand:
             (["--set", "chips.min=64"], 3, "chips.min asks for 64 chips; the fleet has 4"),
             (["--set", "model=tinny"], 2, "tinny"),
             (["--trace", "/dev/null/t.json"], 2, "--trace: /dev/null is no folder; name a file"),
-            (["--timeline", "t.png"], 2, "--timeline t.png: write a name that ends in .svg"),
+            (["--timeline", "t.png"], 2, "--timeline t.png: write a name that ends in .svg or .html"),
             (["--set", "chips.allow=[]"], 2, "chips.allow: got []; name at least one chip"),
             (["--for", "megatron", "--runnable"], 2, "--runnable for Argosy's own trainer; give one of them"),
             (["--runnable", "--set", "model=mixtral-8x7b"], 2, "model: mixtral-8x7b: the trainer can't run a mixture"),

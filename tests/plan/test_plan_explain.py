@@ -9,12 +9,15 @@ import pytest
 from argosy.plan.planner import plan_job
 from argosy.plan.telling.explain import (
     bytes_text,
+    chips_text,
+    company_line,
     layers_text,
     option_names,
     option_rows,
     plan_chips,
     rate_text,
     replica_lines,
+    share_text,
     size_text,
     summary_lines,
     time_text,
@@ -52,6 +55,25 @@ class TestRows:
         assert rows[0].option.startswith("fastest: north + south")
         assert {"north/fast alone", "south/slow alone"} & {row.option for row in rows[1:]}
         assert rows[0].chips == "4 fast + 4 slow"
+
+    def test_a_kind_that_several_classes_have(self, build: Any) -> None:
+        """A kind of chips that the reader sees in two places is told with its site, other kinds without."""
+        plan = plans(build)[0]
+        assert chips_text(plan, ["west/fast"]) == "4 north/fast + 4 slow"
+        assert chips_text(plan, ["west/other"]) == "4 fast + 4 slow"
+
+    def test_efficiency_above_all(self, build: Any) -> None:
+        """An efficiency above 100 % in any row is explained in words, and one that is shown as 100.0 % is not."""
+        chosen, *others = plans(build)
+        for efficiency, told in ((0.97, False), (1.0004, False), (1.0006, True), (1.4, True)):
+            told_of = replace(chosen.prediction, efficiency=efficiency)
+            line = company_line([*others, replace(chosen, prediction=told_of)])
+            assert bool(line) == told
+            assert line.startswith("efficiency above 100 %: ") == told
+
+    def test_large_shares(self) -> None:
+        """Thousands of percent are written as other large numbers are."""
+        assert share_text(10.795) == "1,079.5 %"
 
     def test_emulated(self, build: Any) -> None:
         """Emulated figures carry a mark and no price; real ones the other way round."""
@@ -129,6 +151,7 @@ class TestUnits:
             (rate_text(9_900), "9,900"),
             (rate_text(99_000), "99.00 k"),
             (bytes_text(16.1e9), "16.1 GB"),
+            (bytes_text(3.4e16), "34.0 PB"),
             (bytes_text(512), "512 B"),
             (size_text(58.4), "58"),
             (size_text(0.078), "0.078"),

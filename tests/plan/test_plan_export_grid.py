@@ -6,7 +6,7 @@ import pytest
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Prediction, Replica
-from argosy.plan.exports.formats import FORMATS, find_exporter
+from argosy.plan.exports.formats import FORMATS, check_model, find_exporter, runs_model
 from argosy.plan.exports.grid import check_vendors, class_notes, expectation, grid_of
 from support.exports import make_plan, make_replica, named_shape
 
@@ -95,6 +95,40 @@ class TestFormats:
         """An unknown format is answered with those there are and the nearest."""
         with pytest.raises(BadInputError, match=r"'megatorn'; there are megatron, .*; did you mean megatron\?"):
             find_exporter("megatorn")
+
+    @pytest.mark.parametrize(
+        ("name", "model", "tokens", "reason"),
+        [
+            ("megatron", "gpt-neo-2.7b", 64, "biases on the attention's output and the MLP alone"),
+            ("megatron", "gpt2", 1025, "sequences of 1,025 tokens, beyond its table of 1,024 positions"),
+            ("flagscale", "mistral-7b", 64, "attention in windows"),
+            ("torchtitan", "gpt2", 64, "no model of the family of gpt2"),
+            ("torchtitan", "deepseek-v3", 64, "multi-token prediction"),
+        ],
+    )
+    def test_models_that_no_plan_helps(self, name: str, model: str, tokens: int, reason: str) -> None:
+        """A model that a framework runs by no plan is refused without any, and by its exporter with the same words."""
+        shape = named_shape(model)
+        assert not runs_model(name, shape, tokens)
+        with pytest.raises(BadInputError, match=reason):
+            check_model(name, shape, tokens)
+        plan = make_plan(shape, make_replica([shape.num_layers]), sequence_length=tokens)
+        with pytest.raises(BadInputError, match=reason):
+            FORMATS[name](plan, shape, None)
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_models_that_it_runs(self, name: str) -> None:
+        """What can be exported is not refused beforehand."""
+        check_model(name, SHAPE, 8192)
+        assert runs_model(name, SHAPE, 8192)
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_a_model_with_an_odd_name(self, name: str) -> None:
+        """A model may be called by a path, and no sign in one ends the comment that names it."""
+        odd = 'a/"""\\\necho here\n/é'
+        plain, text = (FORMATS[name](replace(make_plan(SHAPE, EVEN), model=m), SHAPE, None) for m in ("m", odd))
+        assert text == plain.replace("m on 2 ranks", "a/?????echo here?/é on 2 ranks", 1)
+        assert len(text.splitlines()) == len(plain.splitlines())
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_repeats(self, name: str) -> None:

@@ -59,6 +59,10 @@ class TestReading:
             ({"forward_ms": -1.0}, r"tables\[0\].entries\[0\] \(layer\).forward_ms: got -1; expected more than 0"),
             ({"forward_ms": 0.0}, "got 0; expected more than 0"),
             ({"update_ms": -0.1}, "update_ms: got -0.1; expected 0 or more"),
+            ({"forward_ms": 1e-300}, "forward_ms: got 1e-300; times are milliseconds, from 1e-06 to 3.2e"),
+            ({"update_ms": 1e300}, r"update_ms: got 1e\+300; times are milliseconds"),
+            ({"activation_bytes": -1}, "activation_bytes: got -1; expected 0 or more"),
+            ({"weights_ms": 1.0}, r"tables\[0\].entries\[0\].weights_ms: unknown key; did you mean weight_ms"),
             ({"weight_ms": 4.0}, "weight_ms: 4 is more than backward_ms, 3"),
             ({"tp": 0}, "tp: got 0; expected 1 or more"),
             ({"recompute": "some"}, "recompute: 'some' is unknown"),
@@ -89,6 +93,14 @@ class TestReading:
         """Files of another form, unknown chips, and the same thing measured twice are refused."""
         with pytest.raises(BadInputError, match=message):
             read_measured([(text, "p.json")], CHIPS)
+
+    @pytest.mark.parametrize("value", ["NaN", "Infinity"])
+    def test_times_that_are_no_numbers(self, value: str) -> None:
+        """What programs write for an unknown time is no JSON: it is named with line and column."""
+        text = json.dumps({"tables": [table([entry("größe", forward_ms=12345.5)])]}, indent=1, ensure_ascii=False)
+        line, column = next((n, x.index("12345.5")) for n, x in enumerate(text.splitlines(), 1) if "12345.5" in x)
+        with pytest.raises(BadInputError, match=f"p.json:{line}:{column + 1}: {value} is no number of JSON; leave an"):
+            read_measured([(text.replace("12345.5", value), "p.json")], CHIPS)
 
     def test_the_example_of_the_documentation(self) -> None:
         """The profile that docs/costs.md shows is one."""
@@ -128,7 +140,7 @@ class TestCosts:
         assert unit_cost(setting, chips, 0, Way(tp=2)) is IMPOSSIBLE
         (reason,) = setting.missing
         assert reason.startswith("not in the profile: fast, fp32, 64 tokens: layer 64, heads")
-        assert "micro-batch 1, TP 2, CP 1, EP 1, recompute none; measured: micro-batch 1, TP 1" in reason
+        assert "micro-batch 1, TP 2, CP 1, EP 1, recompute none; measured: 1 of micro-batch 1, TP 1, CP 1" in reason
         assert update_ms(setting, chips, (0,), Way(tp=2), 1) == math.inf
 
     def test_another_sequence_length_is_a_hole(self, build: Any) -> None:

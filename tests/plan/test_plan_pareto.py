@@ -89,7 +89,8 @@ class TestRows:
     def test_words(self, build: Any) -> None:
         """A row says chips, step, price, power, what all steps take and cost, the gap, and what it is best at."""
         plan = make_plan(1000, cost=2e9, power=12.5, chips=8)
-        row = front_rows(pareto_front([plan]), build.job(sequence_length=8, global_batch_size=1000, steps=100))[0]
+        job = build.job(sequence_length=8, global_batch_size=1000, steps=100)
+        row = front_rows(pareto_front([plan]), job, [build.chip_class("north/fast")])[0]
         assert (row.chips, row.tokens_per_second, row.cost, row.power) == (
             "8 fast",
             "1,000",
@@ -98,6 +99,12 @@ class TestRows:
         )
         assert (row.gap, row.best) == ("2.0 %", "fastest, cheapest, least power, fewest chips")
         assert row.whole == "800 ms, $1,600"
+
+    def test_a_kind_of_two_sites(self, build: Any) -> None:
+        """Where two sites of the fleet have a kind of chips, a row says which site's it uses."""
+        classes = [build.chip_class("north/fast"), build.chip_class("south/fast")]
+        (row,) = front_rows(pareto_front([make_plan(1000)]), build.job(), classes)
+        assert row.chips == "1 north/fast"
 
     def test_best_at(self) -> None:
         """Each kind of best is told of one plan; power is not told where it is unknown."""

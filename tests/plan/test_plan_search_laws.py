@@ -109,6 +109,47 @@ class TestRestrictions:
         assert steps[None] <= steps[3]
 
 
+MODELS = (("llama-3-8b", 1), ("mixtral-8x7b", 2))
+KINDS = ("h100-sxm", "a100-sxm-80gb", "mi300x", "ascend-910b3")
+
+
+def catalogue_classes(nodes: dict[str, int]) -> tuple[ChipClass, ...]:
+    """Take so many nodes of eight of each of some chips, in one site."""
+    groups = tuple(
+        NodeGroup(site="north", chip=chip, chips_per_node=8, count=count, nics=Nics(count=8, gbps=400.0))
+        for chip, count in nodes.items()
+    )
+    return chip_classes(Fleet(name="one", sites=(Site(name="north"),), nodes=groups, long_links=()), load_catalogue())
+
+
+class TestModels:
+    @pytest.mark.slow
+    @settings(derandomize=True, deadline=None, max_examples=3)
+    @given(
+        st.sampled_from(MODELS),
+        st.dictionaries(st.sampled_from(KINDS), st.integers(0, 2), min_size=1, max_size=2),
+        st.sampled_from([96, 128, 250]),
+    )
+    def test_none_is_faster(self, build: Any, model: tuple[str, int], more: dict[str, int], batch: int) -> None:
+        """Models on real chips train no slower than with a way to recompute or a size given, or a node fewer, or both.
+
+        more: nodes of each chip besides the fewest that hold the model.
+        """
+        name, least = model
+        nodes, shape = {chip: least + count for chip, count in more.items()}, build.shape(name)
+        fewer = [{**nodes, chip: count - 1} for chip, count in nodes.items() if count > 1]
+
+        def step(taken: dict[str, int], **train: Any) -> float:
+            job = build.job(name, sequence_length=4096, global_batch_size=batch, precision="bf16", **train)
+            return step_ms(job, shape, list(catalogue_classes(taken)), ())
+
+        whole = step(nodes)
+        for train in ({}, {"recompute": "none"}, {"recompute": "full"}):
+            assert whole <= min([step(taken, **train) for taken in (nodes, *fewer)]) * MISSED
+        for size in (1, 2):
+            assert whole <= step(nodes, microbatch_size=size) * MISSED
+
+
 class TestAcrossSites:
     @pytest.mark.slow
     @pytest.mark.parametrize(

@@ -227,6 +227,24 @@ class TestLogs:
 
         wait(story())
 
+    def test_followed_a_job_that_waits_is_waited_for(self, tmp_path: Path) -> None:
+        """Who follows from the moment of handing in sees the first line, and the end ends it."""
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                job = await service.submit()
+                path = f"/v1/jobs/{job['id']}/logs"
+                asked = asyncio.create_task(service.http.get(path, params={"follow": True}))
+                agents = await fleet_of(service, 1)
+                await work_until(service, agents, job["id"], "running")
+                assert not asked.done()
+                agents[0].finish(f"{job['id']}.1")
+                while not asked.done():
+                    await agents[0].talk(wait_s=0.2)
+                assert '"text":"hello"' in (await asked).text
+
+        wait(story())
+
     def test_a_job_that_never_ran_has_none(self, tmp_path: Path) -> None:
         """No attempt, no lines, and an attempt that is not there is an error."""
 

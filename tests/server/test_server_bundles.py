@@ -1,5 +1,6 @@
 """Uploaded code: bounded, checked, given to the nodes of its job alone, and kept as long as a job needs it."""
 
+import asyncio
 import hashlib
 import io
 import os
@@ -78,11 +79,13 @@ class TestFetching:
         wait(story())
 
     def test_a_job_names_what_it_uploads(self, tmp_path: Path) -> None:
-        """Without it, or with an id that was never handed in, the job is refused and the way is shown."""
+        """Without it, or with an id nobody handed in, a job is refused and the way is shown; a dry run needs none."""
 
         async def story() -> None:
             async with served(tmp_path) as service:
                 body = {"document": DOCUMENT}
+                dry = await service.http.post("/v1/jobs/dry-run", json=body)
+                assert dry.status_code == 200, dry.text
                 first = await service.http.post("/v1/jobs", json=body)
                 assert "PUT /v1/bundles" in first.json()["detail"]
                 third = await service.http.post(
@@ -131,13 +134,43 @@ class TestBounds:
 
     def test_all_together_are_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Beyond what the service takes of all jobs the next is refused, with both figures."""
-        monkeypatch.setattr(bundles, "ALL_BYTES_MAX", 100)
+        size = len(packed("x"))
+        monkeypatch.setattr(bundles, "ALL_BYTES_MAX", size + 10)
 
         async def story() -> None:
             async with served(tmp_path) as service:
                 assert (await hand_in(service, packed("x"))).status_code == 201
                 refused = await hand_in(service, packed("y"))
-                assert "bytes of uploaded code; at most 100 are taken" in refused.json()["detail"]
+                text = f"the service holds {size} bytes of uploaded code; at most {size + 10} are taken"
+                assert refused.json()["detail"].startswith(text)
+                assert lying(tmp_path) == {hashlib.sha256(packed("x")).hexdigest()}
+
+        wait(story())
+
+    def test_those_that_come_at_once_are_bounded_together(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Uploads under way count with all they brought so far: the piece that is too much is refused, others end."""
+        monkeypatch.setattr(bundles, "ALL_BYTES_MAX", 1_000)
+        first_has_begun, second_is_over = asyncio.Event(), asyncio.Event()
+
+        async def slowly(data: bytes):
+            yield data + b"\0" * (700 - len(data))
+            first_has_begun.set()
+            await second_is_over.wait()
+            yield b"\0" * 200
+
+        async def story() -> None:
+            async with served(tmp_path) as service:
+                first = asyncio.create_task(service.http.put("/v1/bundles", content=slowly(packed())))
+                await first_has_begun.wait()
+                refused = await hand_in(service, packed("y" * 5) + b"\0" * 400)
+                second_is_over.set()
+                assert "at most 1,000 are taken" in refused.json()["detail"]
+                made = (await first).json()
+                assert made["size_bytes"] == 900
+                assert lying(tmp_path) == {made["id"]}
+                assert (await hand_in(service, packed("z")[:50])).status_code == 422
 
         wait(story())
 

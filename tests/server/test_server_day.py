@@ -13,7 +13,7 @@ TEXT = "\n".join(f"the quick brown fox {number} jumps over the lazy dog" for num
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TORCH = re.compile(r"N( (\[WN|frame #|Exception raised from|<omitting).*)?")
 """What torch may say when one process of a gang is slower to leave than the one that hosts their store."""
-NUMBER = re.compile(r"[-~]?\d[\d,.:]*(?: s)?(?!\w)")
+NUMBER = re.compile(r"[-~]?\d[\d,.:]*(?:e[-+]\d+)?(?: s)?(?!\w)")
 
 
 def files_in(text: str) -> dict[str, str]:
@@ -33,6 +33,7 @@ def commands_in(text: str) -> list[tuple[str, str]]:
 def plain(text: str) -> list[str]:
     """Leave out what differs from run to run: figures, names of users and folders, blanks, words of waiting."""
     text = re.sub(r"files \S+", "files F", re.sub(r"\b(me|root)\b", "U", text))
+    text = re.sub(r"/\S+/runs/", "F/runs/", text)
     rows = (" ".join(NUMBER.sub("N", line).split()) for line in text.splitlines())
     return [row for row in rows if row and not row.endswith(" ...") and not TORCH.fullmatch(row)]
 
@@ -45,6 +46,7 @@ def waits(client: Client) -> dict[str, object]:
 
     return {
         "argosy nodes": lambda: [node.observed for node in client.nodes()] == ["up"] * 4,
+        "argosy logs first --rank 1 --tail 3": state("first", "ended"),
         "argosy queues": state("second", "preparing", "running"),
         "argosy jobs --all": state("second", "ended"),
     }

@@ -182,6 +182,21 @@ class TestReports:
         assert "node.warning north-1: disk is slow" in caplog.text
         assert "node.refused north-1: job-1.1: too old" in caplog.text
 
+    def test_a_job_that_a_node_refuses_to_start_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A job stood in `preparing` for ever, and only the server's log knew that its node obeyed nobody."""
+
+        async def story(service: Served, agent: FakeAgent) -> list[str]:
+            monkeypatch.setattr(agent.__class__, "obey", lambda _self, _order: None)
+            job = (await service.submit())["id"]
+            while not agent.orders:
+                await agent.talk(wait_s=0.2)
+            agent.report(OrderRefused, order=agent.orders[0].id, attempt=agent.orders[0].attempt, text="too old")
+            await agent.talk()
+            found = (await service.http.get(f"/v1/jobs/{job}/explain")).json()
+            return [found["state"], found["text"]]
+
+        assert told(tmp_path, story) == ["preparing", "north-1 refused an order: too old"]
+
     def test_a_busy_server_takes_no_reports(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Back-pressure: the next talk may bring none."""
         monkeypatch.setattr(desk, "BUSY", 0)

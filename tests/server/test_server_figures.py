@@ -16,7 +16,7 @@ from argosy.server.launching import price_of
 from argosy.server.measures import Roll, write_roll
 from argosy.server.models import Figures
 from argosy.server.store import Store
-from support.cores import Core, size
+from support.cores import Core, policy, size
 from support.serving import CHIP, ground
 
 HOUR_US = 3_600_000_000
@@ -58,6 +58,25 @@ class TestWait:
         core.end(first)
         core.run()
         assert store.read("SELECT foretold_us FROM attempt WHERE job = ?", (second.id,)) == [(None,)]
+        (attempt,) = books.attempts_of(store, second.id, 0)
+        assert (attempt.predicted.wait_s, attempt.wait_text) == (None, f"job ({first.id}) has no time limit")
+
+    def test_one_that_nodes_are_held_for_later_is_foretold_then(self, tmp_path: Path) -> None:
+        """What nothing could be foretold of at first is told as soon as a reservation lets time limits tell."""
+        core, store = Core(policy(reservations=1), north_h800=2), Store(tmp_path / "s")
+        follow(core, store)
+        first, second, third = (core.submit(size("north/h800", 2), time_limit_us=HOUR_US) for _ in range(3))
+        (text,) = store.read("SELECT text FROM untold WHERE about = ?", (third.id,))[0]
+        assert text == "no nodes are held for it, so others may take those that fall free"
+        for one in (first, second):
+            core.wait(600)
+            core.end(one)
+            core.run()
+        (attempt,) = books.attempts_of(store, third.id, 0)
+        assert attempt.wait_text == ""
+        # 600 s were over; the second was to take as large a part of its limit as the first did, a sixth.
+        assert attempt.predicted.wait_s == pytest.approx(1200.0, abs=5.0)
+        assert store.read("SELECT * FROM untold") == []
 
 
 def follow(core: Core, store: Store) -> None:

@@ -157,6 +157,23 @@ class TestStoreRefuses:
         submit(loop)
         assert len(jobs(loop)) == 2
 
+    def test_trouble_is_told_until_the_store_takes_writes(self, begin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """While the disk was full the service's status said that all was well; it says why, also with nothing to do."""
+        monkeypatch.setattr("argosy.server.loop.AGAIN_S", 0.01)
+        monkeypatch.setattr("argosy.server.loop.IDLE_S", 0.01)
+        loop = begin()
+        assert loop.trouble == ""
+        loop._store.refuses = True
+        with pytest.raises(InfrastructureError):
+            submit(loop)
+        assert loop.trouble == "the disk is full"
+        loop._store.refuses = False
+        for _ in range(1000):
+            if not loop.trouble:
+                break
+            loop.ask(lambda _state: threading.Event().wait(0.01)).result(30)
+        assert loop.trouble == ""
+
     def test_commands_of_what_was_not_written_stay_in(self, begin: Any) -> None:
         """Nobody is told of a record that is not on disk."""
         heard: list[Any] = []

@@ -5,6 +5,7 @@ import gc
 import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -247,6 +248,27 @@ class TestTidy:
         wait(story())
         assert untied == [1]
         assert gc.get_threshold()[1:] == (tidy.NEVER, tidy.NEVER)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("held", "gone"), [(10**9, [1]), (10**6, [])])
+    def test_old_garbage_goes_once_memory_has_grown_by_it(
+        self, monkeypatch: pytest.MonkeyPatch, collector: None, held: int, gone: list[int]
+    ) -> None:
+        """What outlived many looks before nobody held it any more does not pile up until the long while is over."""
+        monkeypatch.setattr(tidy, "LOOK_S", 0.0)
+        untied: list[int] = []
+        kept = [Knot(untied)]
+        gc.collect()
+        kept.clear()
+        figures = chain([10**6], repeat(held))
+
+        async def story() -> None:
+            tending = asyncio.create_task(tidy.keep_tidy(lambda: next(figures)))
+            await turns()
+            tending.cancel()
+
+        wait(story())
+        assert untied == gone
 
 
 class TestFiles:

@@ -277,6 +277,7 @@ class TestProcess:
             skills=SKILLS,
             policy=None,
             retire_missing=False,
+            restored=False,
             agents=(),
             owner="root",
             ready=ready,

@@ -142,6 +142,7 @@ class TestRefusals:
                 assert refused.status_code == 503
                 assert refused.headers["retry-after"] == "2"
                 assert refused.json()["detail"].endswith("free space on its disk")
+                assert (await service.http.get("/v1/status")).json()["trouble"] == refused.json()["detail"]
                 assert [job["id"] for job in (await service.http.get("/v1/jobs")).json()["jobs"]] == [before["id"]]
                 writer.execute("PRAGMA max_page_count = 1000000")
                 assert (await service.http.post("/v1/jobs", json=body)).status_code == 201

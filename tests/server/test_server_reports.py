@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.event import TermBegan
@@ -87,6 +88,28 @@ class TestLogs:
             return told
 
         assert wait(story()) == ["one", "two", "last"]
+
+    @pytest.mark.parametrize(("live", "told"), [(True, []), (False, ["[rank 0 never began here]"])])
+    def test_a_rank_without_a_log_may_yet_begin_while_its_attempt_lives(self, live: bool, told: list[str]) -> None:
+        """Its node may not have heard of it; what it writes later is followed. Of what is over it is told at once."""
+        logs, found = Logs(r0=b"late\n"), places(1)
+
+        async def missing(place: Place, offset: int, limit: int) -> LogPart:
+            part = await logs.read(place, 0, 0)
+            return structs.replace(part, size=0, ended=True, text="rank 0 never began here")
+
+        assert [line.text for line in wait(last_lines(found, 10, missing, live=live))] == told
+        assert found[0].ended is not live
+
+    @pytest.mark.parametrize("live", [True, False])
+    def test_lines_that_came_a_moment_ago_have_a_time(self, live: bool) -> None:
+        """Of what grows, what its node has not noted the time of yet was written about now."""
+
+        async def read(place: Place, offset: int, limit: int) -> LogPart:
+            return structs.replace(await Logs(r0=b"new\n").read(place, offset, limit), marks=())
+
+        (line,) = wait(last_lines(places(1), 10, read, live=live))
+        assert (line.at_us is not None) == live
 
     def test_a_reader_that_waits_has_nothing_read_for_it(self) -> None:
         """Logs are read on only when what was read before is gone."""

@@ -71,9 +71,6 @@ class PlainOrder(Order):
                 return False
             if not any(self.may_borrow(lane, node, end_us) for node in extra):
                 return False
-            lacked = self.room.lacked[pool, level, : self.room.lacked_count[pool, level]].tolist()
-            if any(count >= least and end_us >= until for least, until in lacked):
-                return False
         return True
 
     def may_borrow(self, lane, node, end_us):
@@ -164,7 +161,7 @@ class PlainOrder(Order):
         """List the rungs that quota and order allow."""
         return self.may_use
 
-    def lacks(self, lane, depth, part, found=None):
+    def lacks(self, lane, depth, part, due_us, found=None):
         """Remember nothing."""
 
     def owed(self, lane):
@@ -183,7 +180,7 @@ class PlainOrder(Order):
             return False
         normalised = len(state.quota.kinds) - 1
         return all(
-            need <= row.own[kind] and row.held[kind] <= row.own[kind]
+            need <= row.entitled[kind] and row.held[kind] <= row.entitled[kind]
             for kind, need in state.shapes[number].needs[index]
             if kind != normalised or row.own[kind] > 0
         )

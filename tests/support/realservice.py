@@ -20,6 +20,18 @@ nodes:
   - {site: north, chip: h800-sxm,     chips_per_node: 1, count: 2, emulate: {tflops: 0.01, memory_gb: 1}}
   - {site: south, chip: ascend-910b3, chips_per_node: 1, count: 2, emulate: {tflops: 0.01, memory_gb: 1}}
 """
+GUARD = """
+import os, sys, psutil
+sys.stdin.read()
+for process in psutil.process_iter():
+    try:
+        places = [process.environ().get(name, "") for name in ("ARGOSY_STATE", "ARGOSY_FOLDER")]
+        if any(place.startswith(sys.argv[1]) for place in places):
+            process.kill()
+    except psutil.Error:
+        pass
+"""
+"""Waits until whoever started it is gone, however it ended, and kills what is left of a service's folder."""
 ARGOSY = [sys.executable, "-m", "argosy.cli.main"]
 
 
@@ -31,6 +43,9 @@ class RealService:
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
         (folder / "fleet.yaml").write_text(FLEET)
+        self.guard = subprocess.Popen(
+            [sys.executable, "-c", GUARD, str(self.state)], stdin=subprocess.PIPE, start_new_session=True
+        )
         self.environment = {**os.environ, "ARGOSY_STATE": str(self.state), "COLUMNS": "110"}
 
     def argosy(self, *arguments: str, code: int | None = 0) -> str:
@@ -93,6 +108,7 @@ def real_service(folder: Path) -> Iterator[RealService]:
             service.argosy("down", "--cancel-jobs", code=None)
         finally:
             service.end()
+            service.guard.communicate()
 
 
 def until(client: Client, check: Callable[[], bool]) -> None:

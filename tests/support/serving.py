@@ -128,10 +128,13 @@ async def served(
     policy: Policy | None = None,
     skills: Skills = SKILLS,
     retire_missing: bool = False,
+    restored: bool = False,
 ) -> AsyncIterator[Served]:
     """Run a service in this process until the block ends."""
     folder.mkdir(exist_ok=True)
     heart = Heart(folder, fleet or ground(), skills)
+    if restored:
+        heart.store.renew()
     whole = assemble(heart, folder)
     try:
         await whole.service.start(policy, retire_missing=retire_missing)

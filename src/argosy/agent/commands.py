@@ -86,7 +86,7 @@ class CommandCrew(Crew):
         """Let the end of its log speak for a rank that left with a code and that nothing else speaks for."""
         for rank in self.ranks.values():
             if rank.code and rank.code > 0 and not rank.text:
-                self.said(rank.rank, "", self._last_lines(rank.rank))
+                self.logged_last(rank.rank, self._last_lines(rank.rank))
 
     def signal(self, number: int) -> None:
         """Signal every rank's process group; to kill reaches those that left it, too."""

@@ -15,10 +15,12 @@ import msgspec
 
 from argosy.agent.folder import AttemptFolder, Task
 from argosy.agent.reportfile import ReportFile
+from argosy.contracts.blame import INFRASTRUCTURE
 from argosy.contracts.errors import ArgosyError
 from argosy.contracts.messages import Note
 from argosy.contracts.talk import TEXT_CHARACTERS_MAX, HeldRank, Meeting
 
+FULL = "the node's disk is full, and its log with it:"
 NOTES_MAX = 20
 """How many lines of one pattern people are told of."""
 
@@ -91,6 +93,13 @@ class Crew(ABC):
         """Note a rank's last words, or what its log says for it; the first that are noted count."""
         if number in self.ranks and not self.ranks[number].text:
             self._change(number, blame=blame, text=text[:TEXT_CHARACTERS_MAX])
+
+    def logged_last(self, number: int, text: str) -> None:
+        """Note what the end of a rank's log says; where it takes no more the rank may have failed for that alone."""
+        if self.folder.takes_writes():
+            self.said(number, "", text)
+        else:
+            self.said(number, INFRASTRUCTURE, f"{FULL} {self.folder.path}\n{text}".strip())
 
     def note(self, number: int, pattern: str, line: str) -> None:
         """Have people told of a line that a pattern looks for; of one that matches all the time, only so often."""

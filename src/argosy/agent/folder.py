@@ -4,10 +4,13 @@ Whichever of the two dies, the other, or its next process, finds here how things
 to stop, logs and reports. A lock that lives as long as the runner tells whether there is one. Knows files only.
 """
 
+import contextlib
+import errno
 import fcntl
 import math
 import os
 import re
+import signal
 import struct
 import time
 from dataclasses import dataclass
@@ -21,10 +24,13 @@ from argosy.contracts.talk import Held, StartRun, StartTrain
 ATTEMPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 BOARDS = Path("/dev/shm")
 LEASE_BYTES = 24
+ROOM_BYTES = 16_384
 SECOND_US = 1_000_000
 
 LOCK_NAME = "lock"
 """The file in the folder of an agent, a runner or a fork server that its process holds locked."""
+LEAVE_SIGNAL = signal.SIGUSR1
+"""Asks the agent that holds a lock to end once nothing runs on its node; SIGTERM ends it at once."""
 _LOCK = "hhqqi0q"  # struct flock of Linux on 64-bit machines
 
 
@@ -129,6 +135,18 @@ class AttemptFolder:
             return msgspec.msgpack.decode((self.path / "stop").read_bytes(), type=StopWish)
         except (OSError, msgspec.MsgspecError):
             return None
+
+    def takes_writes(self) -> bool:
+        """Tell whether its disk takes a file now, which a full one, or a quota that is used up, does not."""
+        path = self.path / ".room"
+        try:
+            path.write_bytes(bytes(ROOM_BYTES))
+        except OSError as error:
+            return error.errno not in (errno.ENOSPC, errno.EDQUOT)
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return True
 
     def runner_pid(self) -> int:
         """Give the process that holds the lock; 0 where none does."""

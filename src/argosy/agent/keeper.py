@@ -48,6 +48,7 @@ LATE_S = 5.0
 FOLDERS_KEPT = 100
 SERVICES_KEPT = 2
 """Of how many former services attempts' logs are kept."""
+RESTORED = "; where the server's store was put back from an older copy, begin it once by `argosy up --restored`"
 KILLED = "its runner was killed, and its ranks with it"
 
 
@@ -111,7 +112,7 @@ class Keeper:
         stops = isinstance(order, StopAttempt)
         stamp = Stamp(term=order.term, attempt=order.attempt, generation=order.generation, stops=stops)
         if refusal := self._fence.refusal(stamp):
-            self._outgoing.refused(order.id, order.attempt, refusal)
+            self._outgoing.refused(order.id, order.attempt, refusal if stops else refusal + RESTORED)
             return
         unwritten = self._keep_fence()
         if isinstance(order, StopAttempt):
@@ -144,7 +145,7 @@ class Keeper:
             # A newer generation ends the older one; the order comes again, for the server sees that nothing began.
             self._wish_stop(known, StopWish(reason="a newer generation", grace_s=0.0))
             return
-        others = [name for name, one in self._holdings.items() if name != order.attempt and self._lives(one)]
+        others = [name for name, one in self._holdings.items() if name != order.attempt and self._has_ranks(one)]
         others += [f"{one.attempt} of another service" for one in self._former]
         if others:
             self._outgoing.refused(order.id, order.attempt, f"{', '.join(others)} still runs on {self._place.node}")
@@ -238,6 +239,13 @@ class Keeper:
         if holding.runner is not None and holding.runner.poll() is None:
             return time.monotonic() < holding.begun_s + RUNNER_START_S
         return False
+
+    def _has_ranks(self, holding: Holding) -> bool:
+        """Tell whether it may still have ranks: a runner that said how they ended is only leaving."""
+        if holding.folder is None or not self._lives(holding):
+            return False
+        held = holding.folder.held()
+        return held is None or held.state not in (ENDED, STOPPED)
 
     def _kill_overdue(self, holding: Holding, folder: AttemptFolder, held: Held) -> None:
         """Kill a runner that doesn't carry out a stop, or doesn't park its ranks: it may be held up."""

@@ -44,6 +44,14 @@ def write_identity(state: Path, identity: Identity) -> None:
     write_whole(state / "identity", msgspec.json.encode(identity))
 
 
+def server_of(state: Path) -> str:
+    """Say at which server's URL an agent joined; empty where its folder tells none."""
+    try:
+        return msgspec.json.decode((state / "identity").read_bytes(), type=Identity).server
+    except (OSError, msgspec.MsgspecError):
+        return ""
+
+
 def read_key(state: Path) -> str:
     """Read the key. Raises BadInputError before the agent joined."""
     key = read_identity(state).key

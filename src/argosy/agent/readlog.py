@@ -20,7 +20,7 @@ def read_log(order: ReadLog, folder: AttemptFolder, number: int) -> LogPart:
     except OSError as error:
         offset, size, data = max(0, order.offset), 0, b""
         # A rank that is about to start has no log yet: there is nothing to say about that.
-        text = f"rank {order.rank} of {order.attempt} has no log here: {error.strerror}" if ended else ""
+        text = f"rank {order.rank} of {order.attempt} {_why_none(folder, error)}" if ended else ""
     return LogPart(
         number=number,
         order=order.id,
@@ -34,6 +34,13 @@ def read_log(order: ReadLog, folder: AttemptFolder, number: int) -> LogPart:
         marks=_marks(folder, order.rank, offset, offset + len(data)),
         text=text,
     )
+
+
+def _why_none(folder: AttemptFolder, error: OSError) -> str:
+    """Say in words why a rank has no log that can be read."""
+    if not isinstance(error, FileNotFoundError):
+        return f"has no log here: {error.strerror}"
+    return "never began here" if folder.path.exists() else "has no log here any more: its node keeps the newest alone"
 
 
 def _marks(folder: AttemptFolder, rank: int, first: int, end: int) -> tuple[tuple[int, int], ...]:

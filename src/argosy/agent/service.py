@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.agent.folder import LOCK_NAME, Lease, make_folder, service_path, take_lock
+from argosy.agent.folder import LEAVE_SIGNAL, LOCK_NAME, Lease, make_folder, service_path, take_lock
 from argosy.agent.joining import NotWantedError, join
 from argosy.agent.keeper import Keeper, Place
 from argosy.agent.outgoing import Outgoing
@@ -72,13 +72,14 @@ class Service:
         self._reports_max = 1000
         self._told: Picture | None = None
         self._warm_at_s = 0.0
-        self._over = False
-        self._code = 0
+        self._over = self._leaving = False
+        self._term = self._code = 0
 
     def run(self) -> int:
         """Work until a signal asks to end; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.end())
+        signal.signal(LEAVE_SIGNAL, lambda *_: self.leave())
         self._look()
         self._voice.start()
         try:
@@ -90,6 +91,8 @@ class Service:
                 self._look()
                 if answered:
                     self._voice.taken.set()
+                if self._leaving and not self._keeper.busy:
+                    self.end()
         finally:
             self._voice.leave(LEAVE_S)
             self._warm.release()
@@ -99,6 +102,14 @@ class Service:
     def end(self) -> None:
         """Have it end soon."""
         self._over = True
+        _poke(self._wake)
+
+    def leave(self) -> None:
+        """Have it end once nothing runs here, since its server ends: until then it keeps the lease for its ranks.
+
+        The next server that answers wants it to stay.
+        """
+        self._leaving = True
         _poke(self._wake)
 
     def _rest(self) -> None:
@@ -120,6 +131,8 @@ class Service:
             self._take(answer)
 
     def _take(self, answer: Answer) -> None:
+        if answer.term != self._term:
+            self._term, self._leaving = answer.term, False
         self._outgoing.acknowledge(answer.acknowledged)
         self._reports_max = max(0, answer.reports_max)
         for order in answer.orders:

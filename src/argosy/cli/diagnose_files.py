@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import select
 import stat
 import struct
@@ -31,8 +32,10 @@ BLOCK_BYTES, HEAD_BYTES = 1 << 20, 1 << 16
 STDIN = "-"
 NESTED_MAX = 3
 ZIP = b"PK\x03\x04"
-# One byte of so many that is zero makes a file no text.
+# One byte of so many that no text holds makes a file none; a crash, or a log emptied while it is written, leaves holes.
 BINARY_SHARE = 10
+NO_TEXT = bytes(sorted({*range(32), 127} - set(b"\a\b\t\n\f\r\x1b")))
+_HOLE = re.compile(rb"\0{16,}+")
 NOTES_MAX = 20
 # A program's text, or what it reads, quotes the words of faults without any having happened. Named files are read.
 OTHER_SUFFIXES = frozenset(
@@ -146,17 +149,28 @@ def _walked(top: Path, reading: Reading) -> Iterator[Path]:
     for folder, folders, files in os.walk(
         top, onerror=lambda error: reading.note(f"{error.filename}: {error.strerror}"), followlinks=True
     ):
+        about = _about(folder, reading)
         # Links may lead in a circle.
-        about = os.stat(folder)
-        if (about.st_dev, about.st_ino) in seen:
+        if about is None or (about.st_dev, about.st_ino) in seen:
             folders.clear()
             continue
         seen.add((about.st_dev, about.st_ino))
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         for name in sorted(files):
             path = Path(folder, name)
-            if path.is_file() and _is_wanted(name, reading):
+            about = _about(path, reading)
+            if about is not None and stat.S_ISREG(about.st_mode) and _is_wanted(name, reading):
                 yield path
+
+
+def _about(path: Path | str, reading: Reading) -> os.stat_result | None:
+    """Look at what a folder names; None where that is gone or forbidden, which is noted unless it is a dead link."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        if not os.path.islink(path):
+            reading.note(f"{path}: {error.strerror}")
+        return None
 
 
 def read_logs(paths: Iterable[Path], reading: Reading) -> Iterator[Log]:
@@ -246,12 +260,26 @@ def _unpacked(name: str, source: Readable, reading: Reading, depth: int) -> Iter
         yield from _tarred(name, stream, reading, depth + 1)
     elif head.startswith(ZIP):
         reading.note(f"{name}: a zip archive inside another, or not from a file; unpack it first")
+    elif opener is not None:
+        reading.note(f"{name}: packed more than {NESTED_MAX} times over; unpack it first")
     elif head:
-        wide = next((codec for mark, codec in _WIDE.items() if head.startswith(mark)), "")
-        binary = not wide and head.count(0) * BINARY_SHARE > len(head)
-        yield Log(name=name, head=head, binary=binary, blocks=_blocks(stream, reading, wide))
+        yield _log(name, head, stream, reading)
     if raw.error is not None:
         reading.note(f"{name}: {_reason(raw.error)}; what came before was read")
+
+
+def _log(name: str, head: bytes, stream: Readable, reading: Reading) -> Log:
+    """Give a log; one that begins with a hole is judged by what stands behind it, and holds no text if nothing does."""
+    wide = next((codec for mark, codec in _WIDE.items() if head.startswith(mark)), "")
+    blocks = _blocks(stream, reading, wide)
+    if not head.strip(b"\0"):
+        first = next((block for block in blocks if block.strip(b"\0")), b"").lstrip(b"\0")
+        head, blocks = first[:HEAD_BYTES], chain([first], blocks)
+    written = _HOLE.sub(b"", head)
+    odd = len(written) - len(written.translate(None, NO_TEXT))
+    return Log(
+        name=name, head=head, binary=not wide and (not written or odd * BINARY_SHARE > len(written)), blocks=blocks
+    )
 
 
 def _blocks(stream: Readable, reading: Reading, wide: str) -> Iterator[bytes]:

@@ -9,7 +9,9 @@ from argosy.cli.remote import JsonOption, ServerOption, connect, moment, plain
 
 
 def command(
-    after: Annotated[str, typer.Option(help="Go on after the event of this id; 0 for all that is kept.")] = "",
+    after: Annotated[
+        str, typer.Option(help="Go on after the event of this id, which --json shows; 0 for all that is kept.")
+    ] = "",
     about: Annotated[str, typer.Option(help="Only of this job or node.")] = "",
     server: ServerOption = "",
     as_json: JsonOption = False,

@@ -14,7 +14,7 @@ from argosy.cli.plan_files import write_step
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
-from argosy.plan.exports.formats import find_exporter
+from argosy.plan.exports.formats import find_exporter, runs_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,9 @@ def write_plan(
 
 
 def _others(name: str, chosen: Chosen, shape: ModelShape, vendors: dict[str, str]) -> str:
-    """Say which of the plans could be exported."""
+    """Say which of the plans could be exported; nothing for a model that the framework runs by no plan."""
+    if not runs_model(name, shape, chosen.plan.sequence_length):
+        return ""
     export = find_exporter(name)
     able = []
     for number, plan in enumerate(chosen.plans, start=1):

@@ -6,7 +6,7 @@ Must not know what is in them.
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from argosy.contracts.errors import BadInputError, InfrastructureError
@@ -57,6 +57,21 @@ def check_ending(path: Path, what: str, endings: Sequence[str]) -> None:
     """Refuse a file's name that is of no known kind. what: the option that names it. Raises BadInputError."""
     if path.suffix.lower() not in endings:
         raise BadInputError(f"{what} {path}: write a name that ends in {' or '.join(endings)}")
+
+
+def check_apart(read: Iterable[Path | None], written: Iterable[tuple[str, Path | None]]) -> None:
+    """See that no file is written over one that is read, or twice. Raises BadInputError.
+
+    written: each with the option that names it. Devices and pipes take anything.
+    """
+    taken = {os.path.realpath(path): "is read" for path in read if path is not None}
+    for option, path in written:
+        if path is None or (path.exists() and not path.is_file()):
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            raise BadInputError(f"{option}: {path} {taken[place]}; name another file")
+        taken[place] = f"is written by {option} already"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -41,6 +41,8 @@ def show(found: Explanation) -> None:
         say("waits for", f"{blocker.name} ({blocker.job}){end}")
     if found.start_p50_us is not None:
         say("starts", f"at about {moment(found.start_p50_us)} (p90 {moment(found.start_p90_us)})")
+    elif found.start_text:
+        say("starts", f"nobody can tell when: {found.start_text}")
     if found.change:
         say("or", found.change)
     if waits:

@@ -21,6 +21,9 @@ def command(
     """Show what a job's ranks wrote, merged by time; where one failed, that of the rank that failed first leads."""
     silent = True
     with connect(server) as client:
+        if follow and (found := client.job(job)).state in ("waiting", "reserved"):
+            why = f"{found.why}; `argosy explain {found.id}` says why"
+            typer.echo(f"{found.id} waits: {why}, and its log follows once it has begun", err=True)
         for line in client.logs(job, rank=rank, attempt=attempt, tail=tail, follow=follow):
             sys.stdout.write((line.model_dump_json() if as_json else text_of(line, rank is None)) + "\n")
             sys.stdout.flush()

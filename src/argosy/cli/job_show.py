@@ -21,15 +21,16 @@ from argosy.cli.remote import (
 from argosy.cli.words import counted, figure_text
 from argosy.server.models import AttemptView, Figures, JobDetail
 
-FIGURES: tuple[tuple[str, Callable[[Figures], float | None]], ...] = (
-    ("wait, s", lambda found: found.wait_s),
-    ("start, s", lambda found: found.start_s),
-    ("step, ms", lambda found: found.step_ms),
-    ("tokens/s", lambda found: found.tokens_per_second),
-    ("memory, GB", lambda found: found.memory_gb),
-    ("per 1T tokens", lambda found: found.cost_per_trillion_tokens),
-    ("cost", lambda found: found.cost),
+FIGURES: tuple[tuple[str, bool, Callable[[Figures], float | None]], ...] = (
+    ("wait, s", False, lambda found: found.wait_s),
+    ("start, s", False, lambda found: found.start_s),
+    ("step, ms", True, lambda found: found.step_ms),
+    ("tokens/s", True, lambda found: found.tokens_per_second),
+    ("memory, GB", False, lambda found: found.memory_gb),
+    ("$ per 1T tokens", True, lambda found: found.cost_per_trillion_tokens),
+    ("cost, $", True, lambda found: found.cost),
 )
+"""Name, whether it is of the emulated clock where there is one, and where it is found."""
 
 
 def command(
@@ -69,22 +70,26 @@ def show_attempt(attempt: AttemptView) -> None:
     took = f"   took {span(ran / SECOND_US)}" if ran is not None else ""
     where, chips = ", ".join(attempt.nodes[:8]), counted(attempt.chips, "chip")
     say(attempt.id, f"generation {attempt.generation} on {where}   {chips}{took}")
-    rows = [(name, read(attempt.predicted), read(attempt.measured)) for name, read in FIGURES]
-    rows = [row for row in rows if row[1] is not None or row[2] is not None]
-    mark = "~" if attempt.predicted.emulated or attempt.measured.emulated else ""
+    emulated = attempt.predicted.emulated or attempt.measured.emulated
+    rows = [
+        (name, "~" if emulated and clocked else "", read(attempt.predicted), read(attempt.measured))
+        for name, clocked, read in FIGURES
+    ]
+    rows = [row for row in rows if row[2] is not None or row[3] is not None]
     columns = {
-        "": [f"  {name}" for name, _, _ in rows],
-        "predicted": [mark_text(mark, name, value) for name, value, _ in rows],
-        "measured": [mark_text(mark, name, value) for name, _, value in rows],
+        "": [f"  {name}" for name, _, _, _ in rows],
+        "predicted": [mark_text(mark, value) for _, mark, value, _ in rows],
+        "measured": [mark_text(mark, value) for _, mark, _, value in rows],
     }
     if attempt.measured.loss is not None:
         columns[""].append("  loss")
         columns["predicted"].append("-")
         columns["measured"].append(f"{attempt.measured.loss:.3f} after {counted(attempt.measured.steps or 0, 'step')}")
     print_table(columns, ("",))
+    if attempt.wait_text:
+        say("wait", f"not foretold: {attempt.wait_text}")
 
 
-def mark_text(mark: str, name: str, value: float | None) -> str:
-    """Write a figure; one on an emulated clock is marked."""
-    emulated = name in ("step, ms", "tokens/s", "per 1T tokens", "cost")
-    return figure_text(value) if value is None or not emulated else mark + figure_text(value)
+def mark_text(mark: str, value: float | None) -> str:
+    """Write a figure, with its mark where there is one."""
+    return figure_text(value) if value is None else mark + figure_text(value)

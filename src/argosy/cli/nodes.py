@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.remote import JsonOption, ServerOption, connect, print_json, print_table, since
+from argosy.cli.remote import JsonOption, ServerOption, connect, moment, print_json, print_table, since
 from argosy.server.models import NodeView
 
 LEFT = ("node", "class", "state", "job")
@@ -37,7 +37,8 @@ def command(
 
 def state_of(node: NodeView) -> str:
     """Say how a node is: what is observed, and whatever keeps jobs away."""
-    marks = [node.intent] if node.intent != "open" else []
+    by = "" if node.empty_by_us is None else f" by {moment(node.empty_by_us)}"
+    marks = [f"{node.intent}{by}"] if node.intent != "open" else []
     marks += [node.trust] if node.trust != "ok" else []
     marks += ["spare"] if node.spare else []
     text = ", ".join([node.observed, *marks])

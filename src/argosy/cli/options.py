@@ -35,7 +35,7 @@ def print_plans(console: Console, inputs: Inputs, plans: Sequence[Plan]) -> None
 def headline(inputs: Inputs, plans: Sequence[Plan]) -> str:
     """Say what is asked, of which fleet, and by which program it is timed."""
     job, fleet, train = inputs.job, inputs.fleet, inputs.job.train
-    mark = f"   as {plans[0].program} trains"
+    mark = f"   timed for {plans[0].program}"
     mark += "   emulated: times marked ~" if any(plan.emulated for plan in plans) else ""
     return (
         f"{job.model}   {train.global_batch_size:,} x {train.sequence_length:,} tokens a step, {train.precision}   "

@@ -35,8 +35,11 @@ FOLDED = ("chips", "all steps", "")
 EXPENDABLE = ("gap", "power", COST, "")
 
 
-def show_front(inputs: Inputs, plans: Sequence[Plan], *, as_json: bool, plot: Path | None) -> None:
-    """Show those of a job's plans that no other beats, in the ways that were asked for."""
+def show_front(inputs: Inputs, plans: Sequence[Plan], terms: str, *, as_json: bool, plot: Path | None) -> None:
+    """Show those of a job's plans that no other beats, in the ways that were asked for.
+
+    terms: of which plans alone, in words; empty for all.
+    """
     front = pareto_front(plans)
     if plot is not None:
         write_front(plot, front, inputs)
@@ -44,13 +47,15 @@ def show_front(inputs: Inputs, plans: Sequence[Plan], *, as_json: bool, plot: Pa
         typer.echo(front_json(front))
         return
     screen = console(WIDTH)
+    if terms:
+        screen.print(f"{terms}; the gap is to the least of such plans:\n")
     screen.print(headline(inputs, front.plans) + "\n")
     print_front(screen, front, inputs)
 
 
 def print_front(screen: Console, front: Front, inputs: Inputs) -> None:
     """Print a front as a table; columns of which nothing is known are left out."""
-    rows = [asdict(row) for row in front_rows(front, inputs.job)]
+    rows = [asdict(row) for row in front_rows(front, inputs.job, inputs.classes)]
     columns = {title: [row[field] for row in rows] for title, field in TITLES.items()}
     columns = {title: texts for title, texts in columns.items() if any(text not in ("", "-") for text in texts)}
     whole = [title for title in columns if title not in FOLDED]

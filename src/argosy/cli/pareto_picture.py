@@ -3,11 +3,10 @@
 Chooses what is drawn and how it is named; `cli.scatter` draws.
 """
 
-from html import escape
 from pathlib import Path
 
-from argosy.cli.files import write_text
 from argosy.cli.inputs import Inputs
+from argosy.cli.plan_files import write_picture
 from argosy.cli.scatter import Point, scatter_chart, value_text
 from argosy.cli.words import counted
 from argosy.plan.telling.explain import chips_text
@@ -18,12 +17,7 @@ COST = "$ per 1T tokens"
 
 def write_front(path: Path, front: Front, inputs: Inputs) -> None:
     """Draw a front into a file: an SVG, or a page that holds it."""
-    picture = front_svg(front, inputs)
-    if path.suffix.lower() == ".html":
-        title = escape(f"{inputs.job.model} on {inputs.fleet.name}")
-        head = f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
-        picture = f'{head}<body style="margin:0">{picture}</body></html>'
-    write_text(path, picture + "\n")
+    write_picture(path, front_svg(front, inputs) + "\n", f"{inputs.job.model} on {inputs.fleet.name}")
 
 
 def front_svg(front: Front, inputs: Inputs) -> str:
@@ -42,10 +36,10 @@ def front_svg(front: Front, inputs: Inputs) -> str:
         more = f"{text or counted(each.chips, 'chip')}: {told} ({label})"
         return Point(x=float(getattr(each, name)), y=each.tokens_per_second, label=text, more=more)
 
-    train = inputs.job.train
+    train, names = inputs.job.train, [one.name for one in inputs.classes]
     asked = f"{train.global_batch_size:,} x {train.sequence_length:,} tokens a step"
     return scatter_chart(
-        [point(each, chips_text(plan)) for each, plan in zip(figures, front.plans, strict=True)],
+        [point(each, chips_text(plan, names)) for each, plan in zip(figures, front.plans, strict=True)],
         [point(each) for each in front.beaten],
         title=f"{inputs.job.model} on {inputs.fleet.name}: {asked}{' (emulated)' if emulated else ''}",
         note="filled: plans that no other beats in speed, price, power and chips together; "

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from argosy.cli.asking import asked_plans, asked_sizes, terms_text
 from argosy.cli.exporting import Chosen, read_wishes, write_plan
 from argosy.cli.inputs import read_inputs
 from argosy.cli.pareto import show_front
 from argosy.cli.plan_files import check_wanted
-from argosy.cli.planning import plan_model, sized_inputs
 from argosy.cli.showing import show_plans
 from argosy.contracts.errors import BadInputError
 from argosy.plan.forms import find_form
@@ -29,7 +29,7 @@ def command(
     profile: Annotated[list[Path] | None, typer.Option(help="Measured times, from `argosy profile`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write all plans as JSON, the chosen one first.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Write the chosen plan's step as a Perfetto trace.")] = None,
-    timeline: Annotated[Path | None, typer.Option(help="Draw the chosen plan's step as an SVG.")] = None,
+    timeline: Annotated[Path | None, typer.Option(help="Draw the chosen plan's step as a .svg or .html.")] = None,
     runnable: Annotated[
         bool,
         typer.Option(
@@ -59,27 +59,30 @@ def command(
 ) -> None:
     """Say how a job would split over a fleet, how fast, at what cost, and what holds it back.
 
-    Plans in bf16 are timed as Megatron Core trains, with --runnable, --profile and in fp32 as Argosy's own trainer.
+    Plans are of any form; in bf16 they are timed as Megatron Core trains, with --runnable, in fp32, and with --profile
+    but no --for as Argosy's own trainer does.
     """
     if (pareto or plot) and (trace or timeline or exports or explain):
         raise BadInputError(
             "--pareto and --plot are about many plans, --explain, --trace, --timeline and --export about one; choose"
         )
-    if framework and runnable:
+    if framework is not None and runnable:
         raise BadInputError("--for plans for another framework, --runnable for Argosy's own trainer; give one of them")
-    form = find_form(framework) if framework else None
-    wishes = read_wishes(exports or (), alone=not as_json)
-    check_wanted(trace, timeline, plot)
+    if number != 1 and not (trace or timeline or exports):
+        raise BadInputError(f"--plan {number} is about files; name one by --trace, --timeline or --export")
+    form = find_form(framework) if framework is not None else None
+    wishes = read_wishes(exports or (), alone=not (as_json or explain))
+    files = [(f"--export {wish.format}", wish.file) for wish in wishes]
+    check_wanted((job, fleet, catalogue, *(profile or ())), trace, timeline, plot, files)
     inputs = read_inputs(job, settings or (), fleet, catalogue, profile or ())
+    terms = terms_text(runnable=runnable, form=form)
     if pareto or plot:
-        show_front(inputs, sized_inputs(inputs, runnable=runnable, form=form), as_json=as_json, plot=plot)
+        show_front(inputs, asked_sizes(inputs, runnable=runnable, form=form), terms, as_json=as_json, plot=plot)
         return
-    shape, plans = plan_model(inputs, runnable=runnable, form=form)
+    shape, plans = asked_plans(inputs, runnable=runnable, form=form)
     chosen = Chosen(plans=plans, number=number, framework=framework)
     exported = write_plan(chosen, inputs=inputs, shape=shape, trace=trace, timeline=timeline, wishes=wishes)
     if exported is not None:
         typer.echo(exported, nl=False)
         return
-    if form and not as_json:
-        typer.echo(f"only plans that {form.name} runs:\n")
-    show_plans(inputs, shape, plans, explain=explain, runnable=runnable, form=form, as_json=as_json)
+    show_plans(inputs, shape, plans, terms, explain=explain, runnable=runnable, form=form, as_json=as_json)

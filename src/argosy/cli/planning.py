@@ -6,7 +6,7 @@ It plans by asking the room `plan`; it must not know what becomes of the plans.
 import datetime
 
 from argosy.cli.inputs import Inputs
-from argosy.cli.jobs import load_model, seconds_left, told_of
+from argosy.cli.jobs import seconds_left, told_of
 from argosy.cli.waiting import Waiting
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
@@ -37,17 +37,8 @@ def plan_inputs(
         )
 
 
-def plan_model(
-    inputs: Inputs, *, runnable: bool = False, form: Form | None = None
-) -> tuple[ModelShape, tuple[Plan, ...]]:
-    """Load the job's model and ask the planner; the first plan is the best."""
-    shape = load_model(inputs.job, inputs.job_source)[0]
-    return shape, plan_inputs(inputs, shape, runnable=runnable, form=form)
-
-
-def sized_inputs(inputs: Inputs, *, runnable: bool = False, form: Form | None = None) -> list[Plan]:
-    """Ask the planner for plans in many sizes."""
-    shape = load_model(inputs.job, inputs.job_source)[0]
+def sized_inputs(inputs: Inputs, shape: ModelShape, *, runnable: bool = False, form: Form | None = None) -> list[Plan]:
+    """Ask the planner for plans in many sizes; runnable, form: as of `plan_inputs`."""
     with told_of(inputs.job_source), Waiting() as waiting:
         return sized_plans(
             inputs.job,

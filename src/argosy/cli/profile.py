@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from argosy.cli.files import check_file, write_text
+from argosy.cli.files import check_apart, check_file, write_text
 from argosy.cli.inputs import read_inputs
 from argosy.cli.jobs import load_model
 from argosy.cli.machine import find_group, read_degrees
@@ -35,6 +35,7 @@ def command(
 ) -> None:
     """Time a job's embedding, layers and head on this machine, forward, backward and update, and write a profile."""
     check_file(out, "--out")
+    check_apart((job, catalogue), [("--out", out)])
     inputs = read_inputs(job, settings or (), None, catalogue)
     group = find_group(inputs.fleet.nodes, chip)
     shape, _ = load_model(inputs.job, inputs.job_source)

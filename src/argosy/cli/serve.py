@@ -9,11 +9,13 @@ from argosy.cli.policy_file import policy_text
 from argosy.cli.service_inputs import fleet_ground
 from argosy.cli.up import (
     LISTEN,
+    LOADED,
     AgentsOption,
     CatalogueOption,
     FleetOption,
     ListenOption,
     QueuesOption,
+    RestoredOption,
     RetireOption,
     StateOption,
     folder_of,
@@ -35,11 +37,14 @@ def command(
     catalogue: CatalogueOption = None,
     agents: AgentsOption = True,
     retire_missing: RetireOption = False,
+    restored: RestoredOption = False,
 ) -> None:
     """Run the service in the foreground until Ctrl-C; jobs go on after it."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     host, port = read_address(listen)
     ground, here = fleet_ground(fleet, catalogue)
+    policy = None if queues is None else read_rules(policy_text(queues), ground)
+    logging.getLogger("argosy.server").info(LOADED)
     serve(
         Options(
             folder=folder_of(state),
@@ -47,8 +52,9 @@ def command(
             port=port,
             ground=ground,
             skills=Skills(offerer=offer, config_of=config_of, warm=warm),
-            policy=None if queues is None else read_rules(policy_text(queues), ground),
+            policy=policy,
             retire_missing=retire_missing,
+            restored=restored,
             agents=here if agents else (),
             owner=os.environ.get(OWNER_VARIABLE) or getpass.getuser(),
             ready=lambda url: logging.getLogger("argosy.server").info("ready at %s", url),

@@ -23,6 +23,7 @@ def show_plans(
     inputs: Inputs,
     shape: ModelShape,
     plans: Sequence[Plan],
+    terms: str,
     *,
     explain: bool,
     runnable: bool,
@@ -31,13 +32,15 @@ def show_plans(
 ) -> None:
     """Print plans, the chosen one first, and on demand why that and not another, or write all as JSON.
 
-    runnable, form: what alone was asked for.
+    runnable, form: what alone was asked for; terms: the same in words.
     """
     told = explained(inputs, shape, plans, runnable=runnable, form=form) if explain else None
     if as_json:
         typer.echo(plans_json(inputs, plans, told))
         return
     screen = console(WIDTH)
+    if terms:
+        screen.print(f"{terms}; the reference, efficiency and the bound are of such plans alone:\n")
     print_plans(screen, inputs, plans)
     if told is not None:
         print_explanation(screen, told, plans[0])

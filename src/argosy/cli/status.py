@@ -16,3 +16,5 @@ def command(server: ServerOption = "", as_json: JsonOption = False) -> None:
     say("nodes", counts_text(dict(sorted(found.nodes.items()))))
     say("jobs", counts_text(dict(sorted(found.jobs.items()))))
     say("log", f"term {found.term}, record {found.seq:,}, {counted(found.waiting, 'event')} waiting")
+    if found.trouble:
+        say("trouble", f"nothing is decided or acknowledged: {found.trouble}")

@@ -12,12 +12,21 @@ import typer
 
 from argosy.cli.waiting import Waiting
 from argosy.contracts.errors import BadInputError, InfrastructureError
-from argosy.server.place import LOG_NAME, default_folder, is_used, make_folder, read_card
+from argosy.server.place import LOG_NAME, Card, default_folder, is_used, make_folder, read_card
 
 PORT = 7070
 LISTEN = f"127.0.0.1:{PORT}"
-READY_S = 60.0
+READY_S = 300.0
+"""Compiling takes most of it, after an install, on a slow or busy machine."""
+END_S = 5.0
 POLL_S = 0.02
+LOADED = "loaded; the scheduler is made ready"
+"""What the server says in its log between its two long steps."""
+LOADING_TEXT = "the service is starting, 1 of 2: its programs are loaded"
+READYING_TEXT = (
+    "the service is starting, 2 of 2: its scheduler is made ready; the first time after an install or an update it is "
+    "compiled, which takes up to a minute"
+)
 FleetOption = Annotated[Path | None, typer.Option(help="A fleet.yaml; by default this machine.")]
 QueuesOption = Annotated[Path | None, typer.Option(help="A queues.yaml; by default the policy stays as it is.")]
 StateOption = Annotated[Path | None, typer.Option(help="The service's folder; by default $ARGOSY_STATE.")]
@@ -30,6 +39,9 @@ AgentsOption = Annotated[
 ]
 
 RetireOption = Annotated[bool, typer.Option(help="Strike nodes out for good that the fleet file no longer has.")]
+RestoredOption = Annotated[
+    bool, typer.Option("--restored", help="The store was put back from an older copy: agents join anew, jobs restart.")
+]
 
 
 def command(
@@ -40,6 +52,7 @@ def command(
     catalogue: CatalogueOption = None,
     agents: AgentsOption = True,
     retire_missing: RetireOption = False,
+    restored: RestoredOption = False,
 ) -> None:
     """Begin the service: one process that takes jobs, and agents that run them. Needs no other server."""
     read_address(listen)
@@ -47,7 +60,8 @@ def command(
     arguments = ["--state", str(folder), "--listen", listen, "--agents" if agents else "--no-agents"]
     for name, path in (("--fleet", fleet), ("--queues", queues), ("--catalogue", catalogue)):
         arguments += [] if path is None else [name, str(path.absolute())]
-    begin(folder, [*arguments, *(["--retire-missing"] if retire_missing else [])])
+    arguments += ["--retire-missing"] if retire_missing else []
+    begin(folder, [*arguments, *(["--restored"] if restored else [])])
 
 
 def begin(folder: Path, arguments: list[str]) -> None:
@@ -70,18 +84,53 @@ def begin(folder: Path, arguments: list[str]) -> None:
             stderr=output,
             start_new_session=True,
         )
-    with Waiting("the service is starting"):
-        while (card := read_card(folder)) is None or card.pid != process.pid:
-            code = process.poll()
-            if code is not None:
-                kind = BadInputError if code == BadInputError.exit_code else InfrastructureError
-                raise kind(
-                    log.read_bytes()[begins:].decode(errors="replace").strip() or f"it ended with {code}; see {log}"
-                )
-            if time.monotonic() - started_s > READY_S:
-                raise InfrastructureError(f"the service is not ready after {READY_S:g} s; see {log}")
-            time.sleep(POLL_S)
+    with Waiting(LOADING_TEXT) as waiting:
+        try:
+            card = await_ready(process, folder, begins, waiting)
+        except BaseException:
+            # One that comes up after all would be there against what was said.
+            end(process)
+            raise
     typer.echo(f"ready at {card.url} after {time.monotonic() - started_s:.1f} s   pid {card.pid}   files {folder}")
+
+
+def await_ready(process: "subprocess.Popen[bytes]", folder: Path, begins: int, waiting: Waiting) -> Card:
+    """Wait until a server that was begun is ready, and say what it does. begins: where its words begin in the log.
+
+    Raises what it ended with, and InfrastructureError where it takes too long.
+    """
+    log = folder / LOG_NAME
+    started_s = time.monotonic()
+    while (card := read_card(folder)) is None or card.pid != process.pid:
+        said = words_of(log, begins)
+        code = process.poll()
+        if code is not None:
+            kind = BadInputError if code == BadInputError.exit_code else InfrastructureError
+            rows = [row for row in words_of(log, begins).splitlines() if LOADED not in row]
+            raise kind("\n".join(rows).strip() or f"it ended with {code}; see {log}")
+        if time.monotonic() - started_s > READY_S:
+            raise InfrastructureError(f"the service is not ready after {READY_S:g} s and was ended; see {log}")
+        stage = READYING_TEXT if LOADED in said else LOADING_TEXT
+        waiting.what = f"{stage} ({time.monotonic() - started_s:.0f} s)"
+        time.sleep(POLL_S)
+    return card
+
+
+def words_of(log: Path, begins: int) -> str:
+    """Read what a log says from a byte on."""
+    with log.open("rb") as file:
+        file.seek(begins)
+        return file.read().decode(errors="replace")
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End a server that was begun, if it has not ended yet."""
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def folder_of(state: Path | None) -> Path:

@@ -72,3 +72,15 @@ class WhyPending:
     eta_p90_us: int | None = None
     change: str = ""
     version: int = 1
+
+    @property
+    def start_unknown(self) -> str:
+        """Say why nobody can tell when it starts; empty where that is foretold."""
+        if self.eta_p50_us is not None:
+            return ""
+        endless = next((each for each in self.blockers if each.ends_us is None), None)
+        if endless is not None:
+            return f"{endless.name} ({endless.job}) has no time limit"
+        if self.blockers:
+            return "no nodes are held for it, so others may take those that fall free"
+        return f"{CODES[self.code]}, for nobody knows how long"

@@ -13,6 +13,12 @@ NORMALISED = "normalised"
 EVERY_KIND = "*"
 """The kind under which a limit holds for each kind that has no limit of its own."""
 
+FLOORS = "serving floors"
+"""Stands among the queues that are never taken from for the fewest replicas of serving jobs."""
+
+LEVELS_MAX = 32
+"""How many queues may lie on the way from one without a parent to a leaf, both included."""
+
 Order = Literal["best_effort", "strict", "fifo", "shortest_remaining", "fair", "makespan"]
 ORDERS: tuple[str, ...] = get_args(Order)
 TIMED_ORDERS = ORDERS[2:]
@@ -68,7 +74,7 @@ class Reclaim:
     """
 
     at_most: float = 1.5
-    never_from: tuple[str, ...] = ("serving floors",)
+    never_from: tuple[str, ...] = (FLOORS,)
     cooldown_s: float = 600.0
     evictions_at_most: int = 5
     pin_s: float = 900.0

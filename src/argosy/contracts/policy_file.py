@@ -7,15 +7,19 @@ All problems of a file are reported at once with their places. It must not know 
 import datetime
 import difflib
 import re
-from collections.abc import Collection
+import unicodedata
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from argosy.contracts.documents import Document, Section, problems_error, read_document, validate
 from argosy.contracts.errors import BadInputError
+from argosy.contracts.fleet import Node
 from argosy.contracts.policy import (
     EVERY_KIND,
+    FLOORS,
+    LEVELS_MAX,
     NORMALISED,
     SECOND_US,
     TIMED_ORDERS,
@@ -28,13 +32,18 @@ from argosy.contracts.policy import (
     Round,
     Window,
 )
-from argosy.contracts.units import Count, DurationS, Switch, parse_count, parse_duration_s, parse_switch, show
+from argosy.contracts.units import Count, Switch, parse_count, parse_duration_s, parse_switch, show
 
 COUNT_MAX = 10**8
 Chips = Annotated[Count, Field(ge=0, le=COUNT_MAX)]
 Times = Annotated[int, Field(ge=0, le=COUNT_MAX)]
-Span = Annotated[DurationS, Field(le=10**9)]
-"""A duration of at most about 32 years."""
+SPAN_S_MAX = 10**9
+Span = Annotated[float, BeforeValidator(parse_duration_s), Field(ge=0, le=SPAN_S_MAX)]
+"""A duration of at most about 32 years; none is one too."""
+Lasting = Annotated[Span, Field(ge=1)]
+"""A duration without which nothing is left of what it is for."""
+Place = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+WINDOWS_MAX = 1_000
 _TIMES = re.compile(r"(\d+(?:\.\d+)?)\s*x(?:\s+requested)?")
 _BREAKER = re.compile(r"(\d+(?:\.\d+)?)\s*%(?:\s+of the fleet)?\s+in\s+(\S+)")
 
@@ -63,7 +72,15 @@ def _chips(value: Any) -> int:
 def _lending(value: Any) -> Any:
     """Read what a queue lends: limits as for borrowing, and the notice it gives when it takes chips back."""
     notice = value.get("notice") if isinstance(value, dict) else None
-    return {"limits": _limits(value), "notice_s": 0.0 if notice is None else parse_duration_s(notice)}
+    return {"limits": _limits(value), "notice_s": 0.0 if notice is None else _span_s(notice, 0)}
+
+
+def _span_s(value: Any, least_s: int) -> float:
+    """Read a duration that stands within another value, where no field bounds it."""
+    time_s = parse_duration_s(value)
+    if not least_s <= time_s <= SPAN_S_MAX:
+        raise BadInputError(f"got {show(value)}; write a time from {least_s} to {SPAN_S_MAX:,} s")
+    return time_s
 
 
 def _borrowing(value: Any) -> Any:
@@ -87,7 +104,7 @@ def _breaker(value: Any) -> Any:
     found = _BREAKER.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None or float(found[1]) > 100:
         raise BadInputError(f"got {show(value)}; write a share and a time, such as 2 % of the fleet in 10m")
-    return Breaker(share=float(found[1]) / 100, window_s=parse_duration_s(found[2]))
+    return Breaker(share=float(found[1]) / 100, window_s=_span_s(found[2], 1))
 
 
 def _moment(value: Any) -> Any:
@@ -105,7 +122,7 @@ class RoundSection(Section):
 
     OTHER_NAMES: ClassVar = {"lease": "every", "length": "every", "switch_cost": "start_cost"}
 
-    every: Annotated[Span, Field(ge=1)] = 360.0
+    every: Lasting = 360.0
     start_cost: Span = 0.0
     exchanges_at_most: Times | None = None
 
@@ -130,11 +147,11 @@ class ReclaimSection(Section):
 
     OTHER_NAMES: ClassVar = {"protect": "never_from", "cap": "at_most"}
 
-    at_most: Annotated[float, BeforeValidator(_times), Field(ge=0)] = 1.5
-    never_from: tuple[str, ...] = ("serving floors",)
+    at_most: Annotated[float, BeforeValidator(_times), Field(ge=0, le=COUNT_MAX)] = 1.5
+    never_from: tuple[str, ...] = (FLOORS,)
     cooldown: Span = 600.0
     evictions_at_most: Times = 5
-    pin: Span = 900.0
+    pin: Lasting = 900.0
 
 
 class BreakersSection(Section):
@@ -149,8 +166,8 @@ class WindowSection(Section):
     OTHER_NAMES: ClassVar = {"start": "from", "end": "to", "until": "to"}
 
     site: str
-    rack: int | None = None
-    spine: int | None = None
+    rack: Place | None = None
+    spine: Place | None = None
     node: str = ""
     from_: Annotated[int, BeforeValidator(_moment), Field(alias="from")]
     to: Annotated[int, BeforeValidator(_moment)]
@@ -175,13 +192,13 @@ class PolicyFile(Section):
     reclaim: ReclaimSection = ReclaimSection()
     spares: dict[str, Chips] = Field(default_factory=dict)
     breakers: BreakersSection = BreakersSection()
-    maintenance: tuple[WindowSection, ...] = ()
+    maintenance: Annotated[tuple[WindowSection, ...], Field(max_length=WINDOWS_MAX)] = ()
     retries: RetriesSection = RetriesSection()
     worth: dict[str, Annotated[float, Field(ge=0.001, le=1000)]] = Field(default_factory=dict)
-    half_life: Span = 86_400.0
-    lease: Span = 30.0
+    half_life: Lasting = 86_400.0
+    lease: Lasting = 30.0
     gather: Span = 2.0
-    prepare: Span = 1_800.0
+    prepare: Lasting = 1_800.0
     reservations: Times = 4
     hold_after: Span = 900.0
     preemption: Switch = True
@@ -195,45 +212,95 @@ def read_policy(text: str, source: str) -> Policy:
     document = read_document(text, source)
     content = validate(document, PolicyFile)
     problems = [
+        *(problem for name in content.queues for problem in _queue_problems(name, content.queues, document)),
         *_tree_problems(content, document),
         *_window_problems(content, document),
         *_round_problems(content, document),
+        *_reclaim_problems(content, document),
     ]
     if problems:
         raise problems_error(problems)
     return _to_policy(content)
 
 
-def check_policy(policy: Policy, kinds: Collection[str], sites: Collection[str]) -> tuple[str, ...]:
-    """Say which chip kinds and sites a policy names that a fleet does not have, with the nearest it has."""
+def check_policy(
+    policy: Policy, kinds: Collection[str], sites: Collection[str], nodes: Collection[Node]
+) -> tuple[str, ...]:
+    """Say which chip kinds, sites and parts of sites a policy names that a fleet does not have, with the nearest."""
     named = {kind for queue in policy.queues for kind in (*queue.guarantee, *queue.borrow, *queue.lend)}
-    odd_kinds = sorted(named - set(kinds) - {NORMALISED, EVERY_KIND})
+    odd_kinds = sorted(((named - {NORMALISED, EVERY_KIND}) | set(policy.worth)) - set(kinds))
     odd_sites = sorted(({w.site for w in policy.maintenance} | set(policy.spares)) - set(sites))
     rows = [("chip", name, kinds) for name in odd_kinds] + [("site", name, sites) for name in odd_sites]
-    return tuple(_unknown(what, name, known) for what, name, known in rows)
+    return (*(_unknown(what, name, known) for what, name, known in rows), *_idle_windows(policy, nodes))
+
+
+def _idle_windows(policy: Policy, nodes: Collection[Node]) -> Iterator[str]:
+    """Say which windows are about no node of their site: jobs would run on through the maintenance that was meant."""
+    by_site: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_site.setdefault(node.site, []).append(node)
+    for window in policy.maintenance:
+        here = by_site.get(window.site, [])
+        if here and not any(_is_about(window, node) for node in here):
+            rows = {"rack": window.rack, "spine": window.spine, "node": window.node or None}
+            narrowed = " ".join(f"{what} {value}" for what, value in rows.items() if value is not None)
+            names = [node.name for node in here]
+            hint = "" if window.node in names else _nearest(window.node, names)
+            yield f"site {window.site} has no node in the maintenance of {narrowed}{hint}"
+
+
+def _is_about(window: Window, node: Node) -> bool:
+    return window.node in ("", node.name) and window.rack in (None, node.rack) and window.spine in (None, node.spine)
 
 
 def _unknown(what: str, name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"the fleet has {', '.join(sorted(known))}"
-    return f"the fleet has no {what} {name}; {hint}"
+    hint = _nearest(name, sorted(known)) or f"; it has {', '.join(sorted(known))}"
+    return f"the fleet has no {what} {name}{hint}"
+
+
+def _queue_problems(name: str, queues: dict[str, QueueSection], document: Document) -> list[str]:
+    """Find what is wrong with one queue's name and place in the tree."""
+    queue, problems = queues[name], []
+    usual = unicodedata.normalize("NFC", name.strip())
+    if not usual or not name.isprintable():
+        problems.append(document.problem(("queues", name), f"a queue needs a name, got {show(name)}"))
+    elif usual != name:
+        text = f"a name has no space around it, and no letter apart from its accents; write {usual}"
+        problems.append(document.problem(("queues", name), text))
+    above = _ancestors(queues, name)
+    place = ("queues", name, "parent")
+    if queue.parent and queue.parent not in queues:
+        problems.append(document.problem(place, f"no queue {queue.parent}{_nearest(queue.parent, queues)}"))
+    elif queue.parent and name in above:
+        problems.append(document.problem(place, f"{name} would be its own ancestor"))
+    elif len(above) >= LEVELS_MAX:
+        problems.append(document.problem(place, f"{len(above)} queues lie above it; at most {LEVELS_MAX - 1} may"))
+    return problems
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """Ask whether the nearest known name was meant."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _reclaim_problems(content: PolicyFile, document: Document) -> list[str]:
+    """Find names in `never_from` that are no queue's: who was to be spared would be taken from like any other."""
+    known = [FLOORS, *content.queues]
+    return [
+        document.problem(("reclaim", "never_from", index), f"no queue {name}{_nearest(name, known)}")
+        for index, name in enumerate(content.reclaim.never_from)
+        if name not in known
+    ]
 
 
 def _tree_problems(content: PolicyFile, document: Document) -> list[str]:
-    """Find names and parents that do not exist, circles, and children that own more than their parent."""
+    """Find chips that are owned by no kind, and children that own more than their parent."""
     queues, problems = content.queues, []
     for name, queue in queues.items():
-        if not name.strip() or not name.isprintable():
-            problems.append(document.problem(("queues", name), f"a queue needs a name, got {show(name)}"))
         if EVERY_KIND in queue.guarantee:
             place = ("queues", name, "guarantee", EVERY_KIND)
             problems.append(document.problem(place, "chips are owned by kind; write each kind's name"))
-        if queue.parent and queue.parent not in queues:
-            near = difflib.get_close_matches(queue.parent, list(queues), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            problems.append(document.problem(("queues", name, "parent"), f"no queue {queue.parent}{hint}"))
-        elif name in _ancestors(queues, name):
-            problems.append(document.problem(("queues", name, "parent"), f"{name} would be its own ancestor"))
     children_of: dict[str, list[QueueSection]] = {}
     for queue in queues.values():
         children_of.setdefault(queue.parent, []).append(queue)
@@ -287,7 +354,7 @@ def _to_policy(content: PolicyFile) -> Policy:
         queues=tuple(_to_queue(name, queue) for name, queue in content.queues.items()),
         reclaim=Reclaim(
             at_most=rules.at_most if content.preemption else 0.0,
-            never_from=rules.never_from,
+            never_from=_with_children(rules.never_from, content.queues),
             cooldown_s=rules.cooldown,
             evictions_at_most=rules.evictions_at_most,
             pin_s=rules.pin,
@@ -313,6 +380,11 @@ def _to_policy(content: PolicyFile) -> Policy:
         reservations=content.reservations,
         hold_after_s=content.hold_after,
     )
+
+
+def _with_children(names: Sequence[str], queues: dict[str, QueueSection]) -> tuple[str, ...]:
+    """Spare with a queue all below it, where its jobs are."""
+    return (*names, *(name for name in queues if name not in names and not _ancestors(queues, name).isdisjoint(names)))
 
 
 def _to_round(section: RoundSection) -> Round:

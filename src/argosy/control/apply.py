@@ -62,6 +62,10 @@ def _term(state: State, change: ch.TermSet) -> None:
 def _policy(state: State, change: ch.PolicySet) -> None:
     for queue in list(state.use):
         _age_use(state, queue)
+    before_us, lease_us = state.us(state.policy.lease_s), state.us(change.policy.lease_s)
+    if lease_us < before_us and len(state.nodes):
+        # Nodes keep the lease that they hold, and answers on their way still give the longer one.
+        state.leased_us = max(state.leased_us, state.now_us + before_us + lease_us)
     state.policy = change.policy
     rebuild(state)
 

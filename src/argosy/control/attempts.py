@@ -19,11 +19,11 @@ from argosy.control.change import (
 )
 from argosy.control.nodes import FOREVER
 from argosy.control.rungs import Rung
-from argosy.control.state import AttemptState, JobState
+from argosy.control.state import LOST_NODES, AttemptState, JobState
 from argosy.control.work import Work
 
 # What a job becomes when the last of its nodes is free: back in its queue, or ended so.
-REQUEUED = frozenset({"round", "moved", "preempted", "maintenance", "drained", "lost nodes", "retry"})
+REQUEUED = frozenset({"round", "moved", "preempted", "maintenance", "drained", LOST_NODES, "retry"})
 BACKOFF_DOUBLINGS_MAX = 30
 
 Parts = tuple[tuple[int, ...], ...]

@@ -32,7 +32,7 @@ from argosy.control.room import RANK
 DONE, START, HELP, LOOK = range(4)
 """What `advance` finds: nobody is left; a group may start; one may have nodes freed or held; one holds some already."""
 OWN, HELD, MOST, CLAIM, KEPT = range(5)
-"""Of a queue by kind: what it owns, holds, may hold at most, claims of its parent, and does not lend."""
+"""Of a queue by kind: what it is entitled to, holds, may hold at most, claims of its parent, and does not lend."""
 USED, CAPACITY = 1, 2
 STRICT, DRAINING, LEVELS, LOWEST, SHARE, CLOSURES, LAST_LACK = range(7)
 """Of a queue. LOWEST: priority of what runs; SHARE: past and present use over weight; CLOSURES: how many pools are
@@ -43,7 +43,7 @@ FIRST_NEED, FIRST_PART = range(2)
 HEAD, END, ROOM = range(3)
 KIND, AMOUNT = range(2)
 POOL, LEVEL, NODES = range(3)
-LACK_QUEUE, LACK_DEPTH, LACK_POOL, LACK_LEVEL, LACK_NODES, LACK_PRIORITY, LACK_CODE, LACK_BEFORE = range(8)
+LACK_QUEUE, LACK_DEPTH, LACK_POOL, LACK_LEVEL, LACK_NODES, LACK_PRIORITY, LACK_CODE, LACK_BEFORE, LACK_DUE = range(9)
 EVERY_LEVEL = -1
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -62,11 +62,11 @@ class Board(NamedTuple):
     lanes: see `control.lanes`. line, ends: rows of lanes in order, a stretch for each queue, from HEAD to END with ROOM
     behind. quota: by OWN..KEPT, queue, kind; top: the sum of all by HELD, USED, CAPACITY, kind. paths: of each queue,
     itself and those above it. queues: by STRICT..LAST_LACK. shapes, rungs, needs, parts: as in `control.shapes`.
-    largest: free nodes of the fullest domain by pool and level; withheld: see `Room`. lacked: (nodes, end) for which a
-    search by pool and level found nothing. holds, ready, wanted: by pool. closed, closing: pools that a strict queue's
-    blocked jobs wait for, in which order. lacks: for whom nothing could be freed, a chain for each queue. judged:
-    DEPTH, USABLE and FITS of the rungs of the group judged last. clock: now, whether more may be freed, how many may
-    have nodes held in a pool.
+    largest: free nodes of the fullest domain by pool and level; withheld: see `Room`. lacked: (nodes, end, rank) for
+    which a search by pool and level found nothing. holds, ready, wanted: by pool. closed, closing: pools that a strict
+    queue's blocked jobs wait for, in which order. lacks: for whom nothing could be freed, a chain for each queue.
+    judged: DEPTH, USABLE and FITS of the rungs of the group judged last. clock: now, whether more may be freed, how
+    many may have nodes held in a pool.
     """
 
     lanes: Array
@@ -113,7 +113,7 @@ def _depth(board: Board, queue: int, rung: int) -> int:
 @_inlined
 def _allowed(board: Board, queue: int, rung: int, depth: int) -> bool:
     """Say whether no limit below the level where a rung is entitled forbids it, as `QuotaTree.excess`."""
-    last, nowhere = board.top.shape[1] - 1, depth == board.queues[queue, LEVELS]
+    nowhere = depth == board.queues[queue, LEVELS]
     for row in range(board.rungs[rung, FIRST_NEED], board.rungs[rung + 1, FIRST_NEED]):
         kind, step = board.needs[row, KIND], board.needs[row, AMOUNT]
         for level in range(depth):
@@ -122,7 +122,7 @@ def _allowed(board: Board, queue: int, rung: int, depth: int) -> bool:
             if held > board.quota[MOST, place, kind]:
                 return False
             step = max(held, board.quota[KEPT, place, kind]) - board.quota[CLAIM, place, kind]
-        kept = kind < last and board.top[0, kind] > board.top[USED, kind]
+        kept = board.top[0, kind] > board.top[USED, kind]
         if nowhere and kept and board.top[0, kind] + step > board.top[CAPACITY, kind]:
             return False
     return True
@@ -140,11 +140,23 @@ def _is_closed(board: Board, queue: int, rung: int) -> bool:
 
 
 @_inlined
+def _end(board: Board, lane: int) -> int:
+    """Say when a group's first job would end if it started now, FOREVER without a time limit."""
+    limit = board.lanes[lane, LIMIT]
+    return int(limit if limit >= FOREVER else board.clock[0] + limit)
+
+
+@_inlined
+def _needed_until(board: Board, end_us: int) -> int:
+    """Say until when no maintenance of its nodes may begin for a job that ends then, as `place.needed_until`."""
+    return int(min(end_us, board.clock[0] + HORIZON_US) if end_us >= FOREVER else end_us)
+
+
+@_inlined
 def _may_borrow(board: Board, pool: int, rank: int, end_us: int) -> bool:
     """Say whether some node that is kept from others may be used by a job of this rank that ends then."""
-    soon_us = min(end_us, board.clock[0] + HORIZON_US) if end_us >= FOREVER else end_us
     kept = board.withheld[pool]
-    return bool(rank < kept[1] or end_us <= kept[2] or soon_us <= kept[3])
+    return bool(rank < kept[1] or end_us <= kept[2] or _needed_until(board, end_us) <= kept[3])
 
 
 @_inlined
@@ -160,7 +172,9 @@ def _has_room(board: Board, rung: int, rank: int, end_us: int) -> bool:
         if nodes > most + board.withheld[pool, 0] or not _may_borrow(board, pool, rank, end_us):
             return False
         for index in range(board.lacked_count[pool, level]):
-            if nodes >= board.lacked[pool, level, index, 0] and end_us >= board.lacked[pool, level, index, 1]:
+            lack = board.lacked[pool, level, index]
+            longer = end_us >= lack[1] and _needed_until(board, end_us) >= _needed_until(board, lack[1])
+            if nodes >= lack[0] and longer and rank >= lack[2]:
                 return False
     return True
 
@@ -190,10 +204,7 @@ def _allow(board: Board, lane: int) -> None:
 @_inlined
 def _fit(board: Board, lane: int) -> bool:
     """Judge the usable rungs by free nodes; say whether one that its tier allows may start."""
-    shape, able = board.lanes[lane, SHAPE], False
-    limit = board.lanes[lane, LIMIT]
-    end_us = limit if limit >= FOREVER else board.clock[0] + limit
-    least = FAR
+    shape, able, end_us, least = board.lanes[lane, SHAPE], False, _end(board, lane), FAR
     for index in range(board.shapes[shape, COUNT]):
         least = min(least, board.judged[index, DEPTH])
     rank = least * RANK + board.lanes[lane, PRIORITY]
@@ -291,14 +302,14 @@ def line_up(lanes: Array, line: Array, ends: Array, queues: Array, lane: int) ->
 
 
 @_inlined
-def _lack_of(board: Board, queue: int, rung: int, depth: int, priority: int) -> int:
+def _lack_of(board: Board, queue: int, rung: int, depth: int, priority: int, needed_us: int) -> int:
     """Say what is known of freeing nodes for a rung of one part: -1 nothing, 0 that it can't be done, or a code why."""
     part = board.parts[board.rungs[rung, FIRST_PART]]
     place = board.queues[queue, LAST_LACK]
     while place >= 0:
         lack = board.lacks[place]
         near = lack[LACK_LEVEL] == part[LEVEL] or lack[LACK_LEVEL] == EVERY_LEVEL
-        if lack[LACK_DEPTH] == depth and lack[LACK_POOL] == part[POOL] and near:
+        if lack[LACK_DEPTH] == depth and lack[LACK_POOL] == part[POOL] and near and needed_us > lack[LACK_DUE]:
             code = int(lack[LACK_CODE])
             more, rank = part[NODES] - lack[LACK_NODES], priority - lack[LACK_PRIORITY]
             if (code == 0 and more >= 0 and rank <= 0) or (code > 0 and more == 0 and rank == 0):
@@ -337,7 +348,8 @@ def _mark_owed(board: Board, lane: int) -> bool:
         if board.judged[index, USABLE] and _is_owed(board, lane, rung, depth):
             alone, known = board.rungs[rung + 1, FIRST_PART] - board.rungs[rung, FIRST_PART] == 1, -1
             if alone:
-                known = _lack_of(board, queue, rung, depth, -board.lanes[lane, PRIORITY])
+                needed_us = _needed_until(board, _end(board, lane))
+                known = _lack_of(board, queue, rung, depth, -board.lanes[lane, PRIORITY], needed_us)
             if known < 0:
                 board.judged[index, FITS], some = 1, True
             else:

@@ -12,7 +12,7 @@ from argosy.contracts.policy import Policy
 from argosy.contracts.request import Claim, Pool
 from argosy.control.rungs import Rung
 
-CODE_VERSION = 4
+CODE_VERSION = 5
 """Raised when the same events may be decided differently; records of other versions are applied, never re-decided."""
 
 EVIDENCE_KEPT = 64

@@ -141,10 +141,11 @@ def count_room(deal: Deal, contested: set[int]) -> list[float]:
             for part in state.attempts[job.attempt].rung.parts:
                 nodes[part.pool] += part.nodes
     row, pinned = quota.rows[deal.number], pinned_chips(state, deal.number)
+    last = len(quota.kinds) - 1
     for kind in range(len(quota.kinds)):
         allowed = row.held[kind] + quota.room(deal.number, kind)
-        if kind in contested_kinds:
-            allowed = min(allowed, max(row.own[kind], row.held[kind]))
+        if kind in contested_kinds or (kind == last and contested and row.own[last]):
+            allowed = min(allowed, max(row.entitled[kind], row.held[kind]))
         allowed = max(row.held[kind], allowed - pinned.get(kind, 0))
         if allowed < UNLIMITED // 2:
             deal.kinds.append(kind)

@@ -151,6 +151,11 @@ def domain_at(leaf: Domain, level: int) -> Domain:
     return leaf.above[level]
 
 
+def together(leaf: list[Domain], numbers: Iterable[int], level: int) -> bool:
+    """Say whether nodes share a domain of a level. leaf: of every node."""
+    return len({leaf[number].above[level] for number in numbers}) <= 1
+
+
 def pick(domain: Domain, count: int) -> list[int]:
     """Choose free nodes of a domain: whole racks first, the rest from the rack that it leaves fullest."""
     return list(_picked(domain, count))

@@ -5,6 +5,7 @@ A pool that a waiting job could use soon is left alone. Must not evict, nor move
 
 from argosy.control.attempts import Parts, regroup
 from argosy.control.domains import Domain, domain_at, pick
+from argosy.control.place import late_nodes, needed_until
 from argosy.control.quota import Amounts
 from argosy.control.rungs import Rung, RungPart
 from argosy.control.state import AttemptState, JobState, State
@@ -16,7 +17,8 @@ GROWS_MAX = 64
 def grow(work: Work, wanted: set[int]) -> None:
     """Grow running elastic jobs outside of wanted pools, at most GROWS_MAX in a pass, each at most once a cooldown."""
     state = work.state
-    idle = {pool for pool, tree in enumerate(state.nodes.trees) if tree.top.free and pool not in wanted}
+    free = [pool for pool, tree in enumerate(state.nodes.trees) if tree.top.free or state.nodes.withheld[pool]]
+    idle = set(free) - wanted
     grown, tired = 0, False
     cooldown_us = state.us(state.policy.reclaim.cooldown_s)
     for name in _growable(state, idle):
@@ -40,14 +42,14 @@ def _growable(state: State, idle: set[int]) -> list[str]:
 def _grow_one(work: Work, job: JobState, attempt: AttemptState, idle: set[int]) -> int:
     """Move a job to the best rung that contains what it has; 1 when it grew."""
     state = work.state
-    queue = state.queue_of(job)
+    queue, until_us = state.queue_of(job), needed_until(state, attempt.ends_us)
     for rung in job.rungs:
         if rung == attempt.rung:
             break
         need = _difference(state, rung, attempt)
         if need is None or state.quota.excess(queue, need, state.quota.depth(queue, need)):
             continue
-        with state.nodes.lent((), job.avoid):
+        with state.nodes.lent([n for pool, _ in rung.chips for n in late_nodes(state, pool, until_us)], job.avoid):
             parts = _grown(state, attempt, rung, idle)
         if parts is not None:
             regroup(work, attempt, rung, parts, "grown")

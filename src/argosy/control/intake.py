@@ -14,7 +14,7 @@ from argosy.contracts.errors import BadInputError
 from argosy.contracts.event import AnyEvent
 from argosy.contracts.fleet import Node
 from argosy.contracts.option import Option
-from argosy.contracts.policy import EVERY_KIND, NORMALISED, ORDERS, QUEUE_STATES, Policy, Queue
+from argosy.contracts.policy import EVERY_KIND, LEVELS_MAX, NORMALISED, ORDERS, QUEUE_STATES, Policy, Queue
 from argosy.contracts.request import Claim, Pool
 
 TIME_US_MAX = 10**17
@@ -142,15 +142,18 @@ def _tree(queues: tuple[Queue, ...]) -> Iterator[str]:
     for name, parent in parents.items():
         if parent and parent not in parents:
             yield f"queue {name}: no parent {parent}"
-    rooted = {""}
+    depth = {"": 0}
     for name in parents:
         path: dict[str, None] = {}
-        while name not in rooted and name in parents and name not in path:
-            path[name] = None
-            name = parents[name]
-        if name in path:
-            yield f"queue {name} would be its own ancestor"
-        rooted |= path.keys()
+        place = name
+        while place not in depth and place in parents and place not in path:
+            path[place] = None
+            place = parents[place]
+        if place in path:
+            yield f"queue {place} would be its own ancestor"
+        above = depth.get(place, 0)
+        depth |= {step: level for level, step in enumerate(reversed(path), above + 1)}
+        yield from _within(f"levels of queues down to {name}", above + len(path), 0, LEVELS_MAX)
 
 
 def _queue(queue: Queue) -> Iterator[str]:

@@ -19,6 +19,8 @@ Those of the pass that runs. TIER: levels it must borrow from; LINED: it stands 
 as the pass notes it; CLOSED: how many pools its strict queue had closed then.
 """
 COLUMNS = 11
+ROWS_FIRST = 64
+"""For how many groups there are rows at first; twice as many whenever they are used up."""
 UNSEEN, SEEN = 0, 1
 
 
@@ -30,7 +32,7 @@ class Lanes:
 
     def clear(self) -> None:
         """Forget all groups."""
-        self.table: Array = np.zeros((64, COLUMNS), np.int64)
+        self.table: Array = np.zeros((ROWS_FIRST, COLUMNS), np.int64)
         self.table[:, QUEUE] = -1
         self.keys: list[GroupKey] = []
         self.row: dict[GroupKey, int] = {}

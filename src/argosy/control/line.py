@@ -48,10 +48,11 @@ class Line:
         for index in self.order.startable(lane):
             nodes = find_parts(state, job, shape.rungs[index])
             if nodes is not None:
+                standing = state.reservations.get(job.id)
                 start(self.work, job, shape.rungs[index], nodes)
                 self.order.used(state.queue_of(job), shape.needs[index])
-                self.helper.taken(nodes)
+                self.helper.taken(nodes, standing)
                 return True
             if state.lanes.keys[lane][3] == "":
-                self.room.lacks(shape.parts[index], end_of(state, job))
+                self.room.lacks(shape.parts[index], end_of(state, job), self.order.rank(lane))
         return False

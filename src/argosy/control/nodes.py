@@ -172,7 +172,7 @@ class NodeTable:
     @contextmanager
     def lent(self, extra: Iterable[int], without: Iterable[int] = ()) -> Iterator[None]:
         """Count withheld nodes as placeable, and others as not, while the block runs; the block must take none."""
-        extra, without = list(extra), [number for number in without if self.placeable[number]]
+        extra, without = list(extra), [number for number in without if number in self.leaf[number].nodes]
         if not extra and not without:
             yield
             return

@@ -94,7 +94,7 @@ def node_seen(work: Work, event: NodeSeen) -> None:
     nodes = state.nodes
     lease_us = nodes.lease_us[number]
     if event.observed == "down" and nodes.observed[number] != "down":
-        lease_us = work.now_us + state.us(state.policy.lease_s)
+        lease_us = max(work.now_us + state.us(state.policy.lease_s), state.leased_us)
         work.at(lease_us, "lease", event.node)
     work.change(NodeObserved(node=number, observed=event.observed, lease_us=lease_us))
     _follow(work, event, number)

@@ -48,8 +48,9 @@ def _recover(work: Work, about: str) -> None:
     if job.reason == LOST and not failed_nodes(work.state, attempt):
         work.change(JobMoved(job=job.id, to="running" if attempt.up else "preparing"))
         if not attempt.up:
-            # That all ranks are at work may have been said, and passed over, meanwhile.
+            # That all ranks are at work may have been said, and passed over, meanwhile; so may the launch's deadline.
             work.launch(attempt)
+            work.later(work.state.policy.prepare_s, "prepare", f"{attempt.id}:{attempt.generation}")
     else:
         recover(work, attempt, job.reason)
 

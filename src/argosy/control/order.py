@@ -42,7 +42,7 @@ from argosy.control.lanes import (
 )
 from argosy.control.nodes import FOREVER
 from argosy.control.quota import Amounts
-from argosy.control.room import Room
+from argosy.control.room import RANK, Room
 from argosy.control.state import BLOCKED, Blocked, QueueUse, State
 
 LACKS_MAX = 1024
@@ -65,10 +65,17 @@ class Order:
         rows = state.lanes.begin_pass()
         state.arrived.clear()
         state.shapes.count()
-        self.board = _lay_out(state, self.room)
+        self._board = _lay_out(state, self.room)
         self.refill()
         set_tiers(self.board, rows)
         self._line_all(rows)
+
+    @property
+    def board(self) -> Board:
+        """The arrays; the table of groups is a larger one after more came than it had rows for."""
+        if self._board.lanes is not self.state.lanes.table:
+            self._board = self._board._replace(lanes=self.state.lanes.table)
+        return self._board
 
     def next(self) -> tuple[int, int]:
         """Find the next group in line that something is to be done for: what, and its row."""
@@ -83,6 +90,10 @@ class Order:
         """Put a group back in line after its first job started, if it has more."""
         if self.board.lanes[lane, QUEUE] >= 0:
             self._line_up(lane)
+
+    def rank(self, lane: int) -> int:
+        """Give what the group judged last goes by where nodes are held for others: borrowing, then priority."""
+        return min(depth for depth, _, _ in self._judged(lane)) * RANK + int(self.board.lanes[lane, PRIORITY])
 
     def startable(self, lane: int) -> list[int]:
         """List the rungs of the group judged last that may start now, best first."""
@@ -103,10 +114,11 @@ class Order:
             self.noted.append(found)
         self.board.lanes[lane, CODE] = SEEN if found == BLOCKED else len(self.noted) - 1
 
-    def lacks(self, lane: int, depth: int, part: tuple[int, int, int], found: Blocked = BLOCKED) -> None:
+    def lacks(self, lane: int, depth: int, part: tuple[int, int, int], due_us: int, found: Blocked = BLOCKED) -> None:
         """Note that nothing can be freed for a rung of one part (pool, level, nodes), nor for any that asks for more.
 
-        found: noted for equal wishes alone, where it could be done but may not.
+        due_us: start of the last maintenance that was too soon; it is for those who run as long. found: noted for equal
+        wishes alone, where it could be done but may not.
         """
         if self._lacks < LACKS_MAX:
             queue, priority = self.board.lanes[lane, QUEUE], -self.board.lanes[lane, PRIORITY]
@@ -114,7 +126,8 @@ class Order:
             if found != BLOCKED:
                 self.noted.append(found)
                 code = len(self.noted) - 1
-            self.board.lacks[self._lacks] = queue, depth, *part, priority, code, self.board.queues[queue, LAST_LACK]
+            before = self.board.queues[queue, LAST_LACK]
+            self.board.lacks[self._lacks] = queue, depth, *part, priority, code, before, due_us
             self.board.queues[queue, LAST_LACK] = self._lacks
             self._lacks += 1
 
@@ -166,8 +179,6 @@ class Order:
     def _take_in(self) -> None:
         """Take in groups of jobs that came back meanwhile, or gave up nodes held for them."""
         state = self.state
-        if state.lanes.table is not self.board.lanes:
-            self.board = self.board._replace(lanes=state.lanes.table)
         if not state.arrived:
             return
         came = {state.lanes.row[key] for key in state.arrived if key in state.lanes.row}
@@ -196,7 +207,7 @@ class Order:
         board.ends[:, HEAD], board.ends[:, ROOM] = ends - sizes - SLACK, ends
         board.ends[:, END] = ends - SLACK
         table[rows, LINED] = 1
-        self.board = board._replace(line=line)
+        self._board = board._replace(line=line)
 
 
 class Reasons(Mapping[GroupKey, Blocked]):
@@ -259,15 +270,24 @@ def _lay_out(state: State, room: Room) -> Board:
         withheld=room.withheld,
         lacked=room.lacked,
         lacked_count=room.lacked_count,
-        holds=np.zeros(pools, np.int64),
+        holds=_holds(state),
         ready=np.array(state.nodes.ready_count, np.int64),
         wanted=np.zeros(pools, np.int64),
         closed=np.zeros((queues, pools), np.int64),
         closing=np.zeros((queues, pools), np.int64),
-        lacks=np.empty((LACKS_MAX, 8), np.int64),
+        lacks=np.empty((LACKS_MAX, 9), np.int64),
         judged=np.zeros((max(1, shapes.longest), 3), np.int64),
         clock=np.array([state.now_us, policy.reclaim.at_most > 0, policy.reservations], np.int64),
     )
+
+
+def _holds(state: State) -> Array:
+    """Count the gangs that nodes of each pool are held for."""
+    found: Array = np.zeros(len(state.nodes.pools), np.int64)
+    for held in state.reservations.values():
+        if not held.pinned:
+            found[[pool for pool, _ in held.rung.chips]] += 1
+    return found
 
 
 def _lowest(state: State) -> list[int]:

@@ -21,6 +21,24 @@ def end_of(state: State, job: JobState) -> int:
     return FOREVER if limit_us is None else state.now_us + limit_us
 
 
+def needed_until(state: State, end_us: int) -> int:
+    """Say until when no maintenance of its nodes may begin for a job that ends at a time, FOREVER without an end."""
+    return min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
+
+
+def late_nodes(state: State, pool: int, until_us: int) -> list[int]:
+    """List the free nodes of a pool kept from others for maintenance alone, which does not begin before a time."""
+    due = state.nodes.held_for(pool).get(("", 0), ())
+    return sorted(number for number in due if state.nodes.until_us[number] >= until_us)
+
+
+def usable_late(state: State, job: JobState, rung: Rung) -> list[int]:
+    """List the late nodes of a rung's pools that a job which starts now may use."""
+    until_us = needed_until(state, end_of(state, job))
+    found = [number for pool, _ in rung.chips for number in late_nodes(state, pool, until_us)]
+    return [number for number in found if number not in job.avoid]
+
+
 def find_parts(state: State, job: JobState, rung: Rung) -> Parts | None:
     """Find free nodes for every part of a rung, each within the smallest domain that has them; None if any lacks."""
     held_for_it = reserved_parts(state, job, rung)
@@ -35,9 +53,12 @@ def find_parts(state: State, job: JobState, rung: Rung) -> Parts | None:
 
 
 def reserved_parts(state: State, job: JobState, rung: Rung) -> Parts | None:
-    """Give the nodes held for a job, by parts, if it is this rung they are for and all are free."""
-    reservation = state.reservations.get(job.id)
-    if reservation is None or reservation.rung != rung or not all(map(state.nodes.is_free, reservation.nodes)):
+    """Give the nodes held for a job, by parts, if it is this rung they are for, and all are free for long enough."""
+    reservation, nodes = state.reservations.get(job.id), state.nodes
+    if reservation is None or reservation.rung != rung:
+        return None
+    until_us = needed_until(state, end_of(state, job))
+    if not all(nodes.is_free(number) and nodes.until_us[number] >= until_us for number in reservation.nodes):
         return None
     return split(rung, reservation.nodes)
 
@@ -54,11 +75,11 @@ def split(rung: Rung, numbers: tuple[int, ...]) -> Parts:
 def borrowed_nodes(state: State, job: JobState, pool: int) -> list[int]:
     """List free nodes that are withheld from others but not from this job: held for it, or free for long enough."""
     nodes, end_us = state.nodes, end_of(state, job)
-    window_end_us = min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
+    needed_us = needed_until(state, end_us)
     found: list[int] = []
     for (lock, until_us), numbers in nodes.held_for(pool).items():
         if lock in ("", job.id) or end_us <= until_us or outranks(state, job, state.reservations[lock]):
-            found += [number for number in numbers if window_end_us <= nodes.until_us[number]]
+            found += [number for number in numbers if needed_us <= nodes.until_us[number]]
     return sorted(number for number in found if number not in job.avoid)
 
 

@@ -2,8 +2,9 @@
 
 A queue's *claim* on its parent is what it holds, or what it owns and does not lend, whichever is more; a parent holds
 the sum of its children's claims. A queue is *entitled* at the nearest ancestor within whose guarantee the new use
-stays. Limits above that ancestor do not bind: what stands in the way there was borrowed and can be reclaimed. Must not
-know jobs or nodes.
+stays. Limits above that ancestor do not bind: what stands in the way there was borrowed and can be reclaimed. A
+guarantee in normalised chips bounds the sum of all kinds, and alone decides on those that the guarantee does not name.
+Must not know jobs or nodes.
 """
 
 from dataclasses import dataclass
@@ -33,14 +34,18 @@ class Excess:
 
 
 class QueueRow:
-    """One queue's numbers, a list by kind each. path: its number, then its ancestors', outward."""
+    """One queue's numbers, a list by kind each. path: its number, then its ancestors', outward.
 
-    __slots__ = ("claim", "held", "most", "name", "own", "path", "protected", "weight_milli")
+    entitled: what it owns, UNLIMITED for a kind that its guarantee counts in normalised chips alone.
+    """
+
+    __slots__ = ("claim", "entitled", "held", "most", "name", "own", "path", "protected", "weight_milli")
 
     def __init__(self, name: str, kinds: int) -> None:
         self.name = name
         self.path: tuple[int, ...] = ()
         self.own, self.most, self.protected = [0] * kinds, [UNLIMITED] * kinds, [0] * kinds
+        self.entitled = [0] * kinds
         self.held, self.claim = [0] * kinds, [0] * kinds
         self.weight_milli = 1000
 
@@ -49,7 +54,7 @@ class QuotaTree:
     """All queues over all chip kinds; the last kind counts normalised chips in thousandths.
 
     capacity: chips in ready nodes by kind, which claims may not exceed at the top by borrowing. used: chips held.
-    levels, paths, table: the same as arrays; table by own, held, most, claim, protected, then queue, then kind.
+    levels, paths, table: the same as arrays; table by entitled, held, most, claim, protected, then queue, then kind.
     """
 
     def __init__(self, policy: Policy, kinds: tuple[str, ...]) -> None:
@@ -61,49 +66,69 @@ class QuotaTree:
         self.top_held, self.used = [0] * len(self.kinds), [0] * len(self.kinds)
         parents = [self.number.get(queue.parent, -1) for queue in policy.queues]
         for index, queue in enumerate(policy.queues):
-            self._fill(self.rows[index], queue)
+            row = self.rows[index]
+            row.weight_milli = max(1, round(queue.weight * 1000))
+            self._own(row, queue.guarantee)
             path, place = [], index
             while place >= 0 and place not in path:
                 path.append(place)
                 place = parents[place]
-            self.rows[index].path = tuple(path)
+            row.path = tuple(path)
         self._inherit(policy.queues, parents)
+        for row, queue in zip(self.rows, policy.queues, strict=True):
+            self._limit(row, queue)
         for index in sorted(range(len(self.rows)), key=lambda item: -len(self.rows[item].path)):
             self._settle(index)
         self.levels: Array = np.array([len(row.path) for row in self.rows], np.int64)
         longest = int(self.levels.max(initial=0))
         self.paths: Array = np.array([[*row.path, *[-1] * (longest - len(row.path))] for row in self.rows], np.int64)
         # What only another policy changes; held and claim are filled in by whoever reads the table.
-        lists = [[row.own, row.held, row.most, row.claim, row.protected] for row in self.rows]
+        lists = [[row.entitled, row.held, row.most, row.claim, row.protected] for row in self.rows]
         self.table: Array = np.array(lists, np.int64).transpose(1, 0, 2).copy()
 
-    def _fill(self, row: QueueRow, queue: Queue) -> None:
-        """Read a queue's own limits; normalised ones are kept in thousandths."""
-        row.weight_milli = max(1, round(queue.weight * 1000))
+    def _own(self, row: QueueRow, guarantee: dict[str, int]) -> None:
+        """Read what a queue owns; normalised chips are kept in thousandths."""
+        counted = guarantee.get(NORMALISED, 0) > 0
+        for index, kind in enumerate(self.kinds):
+            row.own[index] = guarantee.get(kind, 0) * (WORTH_UNIT if kind == NORMALISED else 1)
+            row.entitled[index] = UNLIMITED if counted and kind not in guarantee else row.own[index]
+
+    def _inherit(self, queues: tuple[Queue, ...], parents: list[int]) -> None:
+        """Let a parent own at least what its children own together, from the leaves upward."""
+        children: dict[int, list[QueueRow]] = {}
+        for row, place in zip(self.rows, parents, strict=True):
+            children.setdefault(place, []).append(row)
+        for place in sorted(children.keys() - {-1}, key=lambda item: -len(self.rows[item].path)):
+            parent, stated = self.rows[place], queues[place].guarantee
+            for kind, name in enumerate(self.kinds):
+                if name not in stated:
+                    parent.own[kind] = sum(row.own[kind] for row in children[place])
+                    counted = any(row.entitled[kind] == UNLIMITED for row in (parent, *children[place]))
+                    parent.entitled[kind] = UNLIMITED if counted else parent.own[kind]
+            if NORMALISED not in stated and parent.own[-1]:
+                # Some children own by kind: the sum of all kinds has room for theirs too.
+                whole = sum(row.own[-1] or self._worth_of(row) for row in children[place])
+                parent.own[-1] = parent.entitled[-1] = max(whole, self._worth_of(parent))
+
+    def _limit(self, row: QueueRow, queue: Queue) -> None:
+        """Read the most that a queue may hold, and what it does not lend.
+
+        What is written for every kind holds for normalised chips where they alone decide. Without a guarantee in them
+        there is no limit in them unless one is written.
+        """
         for index, kind in enumerate(self.kinds):
             unit = WORTH_UNIT if kind == NORMALISED else 1
-            wild = EVERY_KIND if kind != NORMALISED else ""
-            row.own[index] = queue.guarantee.get(kind, 0) * unit
+            applies = row.own[index] > 0 if kind == NORMALISED else row.entitled[index] < UNLIMITED
+            wild = EVERY_KIND if applies else ""
             borrow = queue.borrow.get(kind, queue.borrow.get(wild))
             lend = queue.lend.get(kind, queue.lend.get(wild))
-            # Without a guarantee in normalised chips there is no limit in them unless one is written.
             if borrow is not None:
                 row.most[index] = row.own[index] + borrow * unit
             row.protected[index] = 0 if lend is None else max(0, row.own[index] - lend * unit)
 
-    def _inherit(self, queues: tuple[Queue, ...], parents: list[int]) -> None:
-        """Let a parent own at least what its children own together, from the leaves upward."""
-        for index in sorted(range(len(queues)), key=lambda item: -len(self.rows[item].path)):
-            if parents[index] >= 0:
-                parent = self.rows[parents[index]]
-                stated = queues[parents[index]].guarantee
-                siblings = [row for item, row in enumerate(self.rows) if parents[item] == parents[index]]
-                for kind, name in enumerate(self.kinds):
-                    if name not in stated:
-                        own = sum(row.own[kind] for row in siblings)
-                        if parent.most[kind] < UNLIMITED:
-                            parent.most[kind] += own - parent.own[kind]
-                        parent.own[kind] = own
+    def _worth_of(self, row: QueueRow) -> int:
+        """Give what a queue owns by kind, in normalised thousandths."""
+        return sum(count * worth for count, worth in zip(row.own, self.worth, strict=False))
 
     def _settle(self, index: int) -> None:
         """Work out a queue's claim at the start, when nothing is held but what is not lent."""
@@ -140,7 +165,7 @@ class QuotaTree:
         less, last = dict(spared), len(self.kinds) - 1
         path = self.rows[queue].path
         for level, place in enumerate(path):
-            held, own = self.rows[place].held, self.rows[place].own
+            held, own = self.rows[place].held, self.rows[place].entitled
             for kind, amount in amounts:
                 over = held[kind] + amount - (less.get(kind, 0) if less else 0) > own[kind]
                 # The normalised kind decides only where it is written.
@@ -164,7 +189,7 @@ class QuotaTree:
                 step = max(row.held[kind] + step, row.protected[kind]) - row.claim[kind]
             else:
                 # Where nothing is kept from lending, the nodes themselves are the limit.
-                kept = self.top_held[kind] > self.used[kind] and kind < len(self.kinds) - 1
+                kept = self.top_held[kind] > self.used[kind]
                 if depth == len(path) and kept and self.top_held[kind] + step > self.capacity[kind]:
                     return self._excess("", kind, self.top_held[kind], amount, self.capacity[kind])
         return None
@@ -194,13 +219,20 @@ class QuotaTree:
         last, path = len(self.kinds) - 1, self.rows[queue].path
         for place in path:
             row = self.rows[place]
-            if all(amount <= row.own[kind] or (kind == last and not row.own[kind]) for kind, amount in amounts):
+            if all(amount <= row.entitled[kind] or (kind == last and not row.own[kind]) for kind, amount in amounts):
                 return None
             for kind, amount in amounts:
                 if amount > row.most[kind]:
                     return self._excess(row.name, kind, 0, amount, row.most[kind])
         return None
 
-    def over(self, queue: int, kind: int) -> bool:
-        """Say whether a queue holds more of a kind than it owns."""
-        return self.rows[queue].held[kind] > self.rows[queue].own[kind]
+    def over(self, queue: int, kind: int, spared: int = 0) -> bool:
+        """Say whether a queue holds more of a kind than it owns. spared: chips of that kind that it will lose."""
+        row, last = self.rows[queue], len(self.kinds) - 1
+        in_all = row.held[last] - spared * self.worth[kind] > row.own[last] > 0
+        return in_all or row.held[kind] - spared > row.entitled[kind]
+
+    def count_capacity(self, chips: list[int]) -> None:
+        """Take in how many chips of each kind there are in ready nodes."""
+        worth = sum(count * worth for count, worth in zip(chips, self.worth, strict=True))
+        self.capacity = [*chips, worth]

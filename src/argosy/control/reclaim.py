@@ -4,17 +4,16 @@ Only a job within its queue's (or an ancestor's) guarantee reclaims, and only fr
 or from lower priority in its own queue. What is freed is pinned to it. One plan in one place a job, then a cooldown.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
 from argosy.control.attempts import regroup, spend, stop
 from argosy.control.change import JobReclaimed, Reserved, Unreserved
 from argosy.control.domains import Domain, domain_at, pick
-from argosy.control.place import outranks
+from argosy.control.place import outranks, usable_late
 from argosy.control.rungs import Rung, RungPart
 from argosy.control.state import BLOCKED, Blocked, JobState, State
-from argosy.control.victims import Candidates, Table, Victim
+from argosy.control.victims import LOWER, Candidates, Table, Victim
 from argosy.control.work import Work
 
 
@@ -22,7 +21,8 @@ from argosy.control.work import Work
 class Plan:
     """Whom to take nodes from. freed: chips that stop, also outside the chosen domains. nodes: what the job gets.
 
-    loosed: nodes that other jobs had held; said: what became of it, to be noted of the job.
+    loosed: nodes that other jobs had held; said: what became of it, to be noted of the job. useless: nodes that the job
+    can't use; several: some parts lie in one pool, so that what one leaves to its holder another may need.
     """
 
     taken: dict[str, Victim] = field(default_factory=dict)
@@ -30,6 +30,8 @@ class Plan:
     nodes: tuple[int, ...] = ()
     loosed: tuple[int, ...] = ()
     said: Blocked = BLOCKED
+    useless: frozenset[int] = frozenset()
+    several: bool = False
 
     def touched(self) -> tuple[int, ...]:
         """List the nodes that were given up or are held otherwise."""
@@ -66,8 +68,10 @@ def reclaim(work: Work, job: JobState, rung: Rung, depth: int, candidates: Candi
 
 def make_plan(state: State, job: JobState, rung: Rung, depth: int, candidates: Candidates) -> Plan | None:
     """Find the cheapest way to free a rung, part by part; None where it can't be freed."""
-    need, plan = state.amounts_of(rung), Plan()
-    with state.nodes.lent((), job.avoid) if job.avoid else nullcontext():
+    need = state.amounts_of(rung)
+    useless = [candidates.useless(job, pool) for pool, _ in rung.chips]
+    plan = Plan(useless=frozenset().union(*useless), several=len(rung.parts) > len(rung.chips))
+    with state.nodes.lent(usable_late(state, job, rung), job.avoid):
         for part in rung.parts:
             open_to = candidates.of(job, need, depth, part.pool, part.level)
             if not _free_part(state, job, part, open_to, plan):
@@ -102,7 +106,7 @@ def _free_part(state: State, job: JobState, part: RungPart, open_to: Table, plan
         # At least the missing nodes stop.
         if best is not None and ((part.nodes - domain.free) * chips, domain.number) >= best[:2]:
             continue
-        found = _cheapest(state, domain, part.nodes, rows, plan)
+        found = _cheapest(state, part, domain, rows, plan)
         if found is not None:
             cost = sum(victim.chips for victim in found if victim.attempt.id not in plan.taken)
             if best is None or (cost, domain.number) < best[:2]:
@@ -110,12 +114,13 @@ def _free_part(state: State, job: JobState, part: RungPart, open_to: Table, plan
     if best is None:
         return _take_free(state, part, plan)
     for victim in best[2]:
-        if victim.attempt.id not in plan.taken:
+        before = plan.taken.get(victim.attempt.id)
+        if before is None or before.chips < victim.chips:
             plan.taken[victim.attempt.id] = victim
-            plan.freed += victim.chips
+            plan.freed += victim.chips - (before.chips if before is not None else 0)
     domain = state.nodes.trees[part.pool].at(part.level)[best[1]]
     gone = [n for v in plan.taken.values() for n in v.nodes if domain_at(state.nodes.leaf[n], part.level) is domain]
-    gone = [n for n in gone if _can_pin(state, job, n) and n not in plan.nodes][: part.nodes]
+    gone = [n for n in gone if _can_pin(state, job, n) and n not in plan.nodes and n not in plan.useless][: part.nodes]
     spare_room = [n for n in pick(domain, domain.free) if n not in plan.nodes]
     plan.nodes = (*plan.nodes, *gone, *spare_room[: part.nodes - len(gone)])
     return True
@@ -123,7 +128,7 @@ def _free_part(state: State, job: JobState, part: RungPart, open_to: Table, plan
 
 def _take_free(state: State, part: RungPart, plan: Plan) -> bool:
     """Take a part that needs nobody to leave from free nodes."""
-    with state.nodes.lent((), plan.nodes) if plan.nodes else nullcontext():
+    with state.nodes.lent((), plan.nodes):
         domain = state.nodes.trees[part.pool].find(part.nodes, part.level)
         if domain is not None:
             plan.nodes = (*plan.nodes, *pick(domain, part.nodes))
@@ -131,40 +136,71 @@ def _take_free(state: State, part: RungPart, plan: Plan) -> bool:
 
 
 def _cheapest(
-    state: State, domain: Domain, wanted: int, rows: list[tuple[Victim, int]], plan: Plan
+    state: State, part: RungPart, domain: Domain, rows: list[tuple[Victim, int]], plan: Plan
 ) -> list[Victim] | None:
-    """Choose victims in one domain, cheapest first, then drop those that turn out not to be needed."""
-    have = domain.free - sum(_inside(state, n, domain) for n in plan.nodes)
-    if have + sum(count for _, count in rows) < wanted:
+    """Choose victims in one domain, cheapest first, and take no more of them than turns out to be needed."""
+    missing = part.nodes - domain.free + sum(_inside(state, n, domain) for n in plan.nodes)
+    if sum(count for _, count in rows) < missing:
         return None
+    ways = []
     # Neither order is best for every mix of sizes: many small ones may overshoot less than one large one, or more.
-    ways = [_greedy(state, sorted(rows, key=partial(_price, sign)), wanted - have, plan) for sign in (1, -1)]
-    found = [way for way in ways if way is not None]
-    return min(found, key=lambda way: sum(victim.chips for victim in way), default=None)
+    alone = not rows or rows[0][0].attempt is rows[-1][0].attempt
+    for sign in (1,) if alone else (1, -1):
+        chosen = _greedy(state, sorted(rows, key=partial(_price, sign)), missing, plan)
+        if chosen is not None:
+            ways.append(_milder(state, part, domain, chosen, missing, plan))
+    return min(ways, key=lambda way: sum(victim.chips for victim in way), default=None)
 
 
-def _greedy(state: State, rows: list[tuple[Victim, int]], missing: int, plan: Plan) -> list[Victim] | None:
+def _milder(
+    state: State, part: RungPart, domain: Domain, chosen: list[tuple[Victim, int]], missing: int, plan: Plan
+) -> list[Victim]:
+    """Have elastic victims shrink by no more than is needed."""
+    surplus, found = sum(count for _, count in chosen) - missing, []
+    for victim, count in chosen:
+        way = victim
+        for milder in victim.milder if not plan.several else ():
+            useless = sum(
+                n in plan.useless and state.nodes.ready[n] and domain_at(state.nodes.leaf[n], part.level) is domain
+                for n in milder.nodes
+            )
+            fewer = count - milder.nodes_by(state, part.pool, part.level).get(domain, 0) + useless
+            if fewer <= surplus:
+                way, surplus = milder, surplus - fewer
+                break
+        found.append(way)
+    return found
+
+
+def _greedy(state: State, rows: list[tuple[Victim, int]], missing: int, plan: Plan) -> list[tuple[Victim, int]] | None:
     """Take victims in order until enough is freed, then drop those that are not needed, the largest first."""
     left: dict[tuple[int, int], int] = {}
-    chosen: list[tuple[Victim, int]] = []
+    chosen: dict[str, tuple[Victim, int]] = {}
     for victim, count in rows:
         if missing <= 0:
             break
-        if victim.attempt.id in plan.taken or _still_over(state, victim, left):
-            _count_out(victim, left)
-            chosen.append((victim, count))
-            missing -= count
+        name = victim.attempt.id
+        before = chosen.get(name)
+        # Who can't shrink by enough is stopped instead.
+        more, chips = (count, victim.chips) if before is None else (count - before[1], victim.chips - before[0].chips)
+        key = (victim.queue, victim.kind)
+        spared = left.get(key, 0) - (victim.chips - chips)
+        if more > 0 and (name in plan.taken or victim.stage == LOWER or state.quota.over(*key, spared)):
+            left[key] = left.get(key, 0) + chips
+            chosen[name] = victim, count
+            missing -= more
     if missing > 0:
         return None
-    for victim, count in sorted(chosen, key=lambda row: -row[0].chips):
+    for victim, count in sorted(chosen.values(), key=lambda row: -row[0].chips):
         if missing + count <= 0:
-            chosen.remove((victim, count))
+            del chosen[victim.attempt.id]
             missing += count
-    return [victim for victim, _ in chosen]
+    return list(chosen.values())
 
 
 def _inside(state: State, number: int, domain: Domain) -> bool:
-    return state.nodes.placeable[number] and domain_at(state.nodes.leaf[number], domain.level) is domain
+    leaf = state.nodes.leaf[number]
+    return number in leaf.nodes and domain_at(leaf, domain.level) is domain
 
 
 def _price(sign: int, row: tuple[Victim, int]) -> tuple[int, int, int, int, int, str]:
@@ -175,24 +211,9 @@ def _price(sign: int, row: tuple[Victim, int]) -> tuple[int, int, int, int, int,
     return victim.stage, victim.priority, waste, size, -victim.attempt.began_us, victim.attempt.id
 
 
-def _still_over(state: State, victim: Victim, left: dict[tuple[int, int], int]) -> bool:
-    """Say whether a victim's queue would still hold more than it owns, after those chosen before it."""
-    if victim.stage == 2:
-        return True
-    row = state.quota.rows[victim.queue]
-    return row.held[victim.kind] - left.get((victim.queue, victim.kind), 0) > row.own[victim.kind]
-
-
-def _count_out(victim: Victim, left: dict[tuple[int, int], int]) -> None:
-    key = (victim.queue, victim.kind)
-    left[key] = left.get(key, 0) + victim.chips
-
-
 def _can_pin(state: State, job: JobState, number: int) -> bool:
     """Say whether a node may be kept for a job once it is free."""
     lock = state.nodes.lock[number]
-    if number in job.avoid:
-        return False
     return state.nodes.ready[number] and (lock in ("", job.id) or outranks(state, job, state.reservations[lock]))
 
 

@@ -3,12 +3,15 @@
 All failed nodes of an attempt are replaced together. Must not judge faults: `health` did that.
 """
 
+from functools import partial
+
 from argosy.control.attempts import Parts, leave, regroup, spend, stop
 from argosy.control.change import JobMoved, JobTold
-from argosy.control.domains import RACK, SITE, SPINE, domain_at
+from argosy.control.domains import RACK, SITE, SPINE, domain_at, together
+from argosy.control.nodes import NodeTable
+from argosy.control.place import needed_until
 from argosy.control.rungs import Rung, RungPart
-from argosy.control.spares import spares_of
-from argosy.control.state import AttemptState, JobState, State
+from argosy.control.state import LOST_NODES, AttemptState, JobState, State
 from argosy.control.work import Work
 
 LOST = "nodes lost"
@@ -54,7 +57,7 @@ def bring_back(work: Work, attempt: AttemptState, reason: str) -> None:
     state = work.state
     job = state.jobs[attempt.job]
     failed = failed_nodes(state, attempt)
-    parts = replaced(state, job, attempt, set(failed))
+    parts = replaced(state, attempt, set(failed))
     if parts is not None:
         if failed:
             fresh = sorted({n for part in parts for n in part} - set(attempt.all_nodes()))
@@ -69,7 +72,7 @@ def bring_back(work: Work, attempt: AttemptState, reason: str) -> None:
         return
     survivors = tuple(number for number in attempt.all_nodes() if number not in failed)
     work.ask_options(job.id, f"{reason}; no replacement for {state.nodes.shown(failed)}", survivors)
-    stop(work, job, "lost nodes", f"{reason}; no replacement for {state.nodes.shown(failed)}")
+    stop(work, job, LOST_NODES, f"{reason}; no replacement for {state.nodes.shown(failed)}")
 
 
 def vacate(work: Work, numbers: set[int], reason: str) -> None:
@@ -83,7 +86,7 @@ def vacate(work: Work, numbers: set[int], reason: str) -> None:
             continue
         # Nodes that failed meanwhile must not be part of the next generation either.
         going |= set(failed_nodes(state, attempt))
-        parts = replaced(state, job, attempt, going)
+        parts = replaced(state, attempt, going)
         if parts is not None:
             regroup(work, attempt, attempt.rung, parts, reason)
         else:
@@ -95,14 +98,14 @@ def blame_nodes(work: Work, attempt: AttemptState, numbers: tuple[int, ...], evi
     work.change(JobTold(job=attempt.job, evidence=evidence, avoid=numbers))
 
 
-def replaced(state: State, job: JobState, attempt: AttemptState, failed: set[int]) -> Parts | None:
+def replaced(state: State, attempt: AttemptState, failed: set[int]) -> Parts | None:
     """Swap all failed nodes for spares, else free nodes, of the same rack, spine, site in turn; None if too few."""
     parts: list[tuple[int, ...]] = []
     used: set[int] = set()
     for part, numbers in zip(attempt.rung.parts, attempt.nodes, strict=True):
         kept = [number for number in numbers if number not in failed]
         lost = [number for number in numbers if number in failed]
-        found = _stand_ins(state, job, part, kept, lost, used) if lost else []
+        found = _stand_ins(state, attempt, part, kept, lost, used) if lost else []
         if len(found) < len(lost):
             return None
         used |= set(found)
@@ -112,28 +115,32 @@ def replaced(state: State, job: JobState, attempt: AttemptState, failed: set[int
 
 
 def _stand_ins(
-    state: State, job: JobState, part: RungPart, kept: list[int], lost: list[int], used: set[int]
+    state: State, attempt: AttemptState, part: RungPart, kept: list[int], lost: list[int], used: set[int]
 ) -> list[int]:
-    """Choose replacements within the domain that the survivors of a part share."""
-    nodes = state.nodes
+    """Choose a replacement for each lost node within the domain that the survivors of a part share, spares first."""
+    nodes, job = state.nodes, state.jobs[attempt.job]
     anchor = nodes.leaf[(kept or lost)[0]]
     domain = domain_at(anchor, part.level)
-    near = {level: domain_at(nodes.leaf[lost[0]], level) for level in (RACK, SPINE, SITE)}
-    limit_us = state.attempts[job.attempt].ends_us
-    rows = []
-    for number in [*spares_of(state, part.pool), *_free(state, part.pool)]:
-        leaf = nodes.leaf[number]
-        fits = nodes.until_us[number] >= limit_us and nodes.lock[number] == ""
-        if fits and number not in job.avoid and number not in used and domain_at(leaf, part.level) is domain:
-            distance = next(level for level in (RACK, SPINE, SITE) if domain_at(leaf, level) is near[level])
-            rows.append((not nodes.spare[number], distance, number))
-    rows.sort()
-    return [number for _, _, number in rows[: len(lost)]]
+    until_us = needed_until(state, attempt.ends_us)
+    free = {
+        number
+        for number in nodes.of_pool(part.pool)
+        if nodes.is_free(number) and nodes.until_us[number] >= until_us and nodes.lock[number] == ""
+        if number not in job.avoid and number not in used and domain_at(nodes.leaf[number], part.level) is domain
+    }
+    found: list[int] = []
+    for gone in lost[: len(free)]:
+        near = partial(_distance, nodes, gone)
+        found.append(min(free, key=lambda number: (not nodes.spare[number], near(number), number)))
+        free.remove(found[-1])
+    return found
 
 
-def _free(state: State, pool: int) -> list[int]:
-    """List the placeable nodes of a pool."""
-    return [number for number in state.nodes.of_pool(pool) if state.nodes.placeable[number]]
+def _distance(nodes: NodeTable, one: int, other: int) -> int:
+    """Give the smallest level at which two nodes of a pool share a domain."""
+    return next(
+        level for level in (RACK, SPINE, SITE) if nodes.leaf[one].above[level] is nodes.leaf[other].above[level]
+    )
 
 
 def _shrunk(state: State, job: JobState, attempt: AttemptState, failed: set[int]) -> tuple[Rung, Parts] | None:
@@ -148,14 +155,10 @@ def _shrunk(state: State, job: JobState, attempt: AttemptState, failed: set[int]
         fits = all(len(left.get(part.pool, ())) >= part.nodes for part in rung.parts)
         if fits and len(rung.parts) == len(rung.chips) and rung.nodes < attempt.rung.nodes:
             parts = tuple(tuple(left[part.pool][: part.nodes]) for part in rung.parts)
-            if all(_together(state, part, numbers) for part, numbers in zip(rung.parts, parts, strict=True)):
+            leaf, rows = state.nodes.leaf, zip(rung.parts, parts, strict=True)
+            if all(together(leaf, numbers, part.level) for part, numbers in rows):
                 return rung, parts
     return None
-
-
-def _together(state: State, part: RungPart, numbers: tuple[int, ...]) -> bool:
-    """Say whether nodes share a domain of a part's level."""
-    return len({id(domain_at(state.nodes.leaf[number], part.level)) for number in numbers}) == 1
 
 
 def drop_node(work: Work, number: int, reason: str) -> None:

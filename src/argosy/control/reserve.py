@@ -14,9 +14,9 @@ from argosy.contracts.compiled import compiled
 from argosy.contracts.policy import SECOND_US
 from argosy.control.change import Reserved, Unreserved
 from argosy.control.nodes import FOREVER
-from argosy.control.place import end_of
+from argosy.control.place import end_of, needed_until
 from argosy.control.rungs import Rung, RungPart
-from argosy.control.state import JobState, State
+from argosy.control.state import LOST_NODES, JobState, State
 from argosy.control.work import Work
 
 LEAVING_US = 30 * SECOND_US
@@ -26,6 +26,7 @@ NEVER = FOREVER + 1
 """A time later than FOREVER, of a node that no waiting gang can count on."""
 
 Array = npt.NDArray[np.int64]
+Usable = npt.NDArray[np.bool_]
 
 
 def reserve(work: Work, job: JobState, rung: Rung, outlook: Outlook) -> bool:
@@ -40,7 +41,9 @@ def reserve(work: Work, job: JobState, rung: Rung, outlook: Outlook) -> bool:
             unreserve(work, job)
         return True
     from_us, numbers = chosen
-    if from_us >= FOREVER and state.now_us - job.since_us < state.us(state.policy.hold_after_s):
+    # Whoever ran until nodes of its gang were lost has waited its turn before.
+    soon = job.reason != LOST_NODES and state.now_us - job.since_us < state.us(state.policy.hold_after_s)
+    if from_us >= FOREVER and soon:
         return False
     # Nobody can promise to end before an unknown time, so nobody may use the nodes meanwhile.
     known_us = 0 if from_us >= FOREVER else from_us
@@ -56,19 +59,39 @@ def unreserve(work: Work, job: JobState) -> None:
 
 def still_good(state: State, job: JobState) -> bool:
     """Say whether every node held for a job can still be had, and its rung is still one of the job's."""
-    reservation = state.reservations[job.id]
-    nodes = state.nodes
+    reservation, nodes = state.reservations[job.id], state.nodes
+    late_us = max(reservation.from_us - state.now_us, 0)
+    until_us = needed_until(state, end_of(state, job)) + late_us
     return reservation.rung in job.rungs and all(
-        nodes.ready[number] and nodes.lock[number] == job.id and number not in job.avoid for number in reservation.nodes
+        nodes.ready[number]
+        and nodes.lock[number] == job.id
+        and nodes.until_us[number] >= until_us
+        and number not in job.avoid
+        for number in reservation.nodes
     )
 
 
 def _choose(state: State, job: JobState, rung: Rung, outlook: Outlook) -> tuple[int, tuple[int, ...]] | None:
-    """Find the domain for every part that is free first."""
+    """Find the domain for every part that is free first, and has no maintenance while the job runs there."""
+    limit_us, from_us = needed_until(state, end_of(state, job)) - state.now_us, state.now_us
+    while True:
+        found = _soonest(state, job, rung, outlook, from_us)
+        if found is None or found[0] >= FOREVER:
+            return found
+        if all(state.nodes.until_us[number] >= found[0] + limit_us for number in found[1]):
+            return found
+        # It begins when the last of its nodes is free, too late for some that are free sooner.
+        from_us = found[0]
+
+
+def _soonest(
+    state: State, job: JobState, rung: Rung, outlook: Outlook, after_us: int
+) -> tuple[int, tuple[int, ...]] | None:
+    """Find nodes for every part that are free first, if they were taken after a time."""
     numbers: list[int] = []
-    from_us = state.now_us
+    from_us = after_us
     for part in rung.parts:
-        found = _soonest(state, job, part, numbers, outlook)
+        found = _part_soonest(state, job, part, numbers, outlook, after_us)
         if found is None:
             return None
         from_us = max(from_us, found[0])
@@ -76,29 +99,30 @@ def _choose(state: State, job: JobState, rung: Rung, outlook: Outlook) -> tuple[
     return from_us, tuple(numbers)
 
 
-def _soonest(
-    state: State, job: JobState, part: RungPart, taken: list[int], outlook: Outlook
+def _part_soonest(
+    state: State, job: JobState, part: RungPart, taken: list[int], outlook: Outlook, after_us: int
 ) -> tuple[int, list[int]] | None:
     """Find the domain in which enough nodes of a part are free first; of equals the one with most free now."""
     view = outlook.of(part.pool, job.id if job.id in state.reservations else "")
     times = view.times
     if taken or job.avoid:
         times = np.where(np.isin(view.numbers, [*taken, *job.avoid]), NEVER, times)
-    limit_us = end_of(state, job) - state.now_us
+    limit_us = needed_until(state, end_of(state, job)) - state.now_us
     order, domains = view.order(part.level), view.domains(part.level)
-    from_us, chosen = _first_free(order, domains, times, view.until, part.nodes, limit_us, state.now_us)
-    return (from_us, view.numbers[chosen].tolist()) if len(chosen) else None
+    begin = np.where(times < FOREVER, np.maximum(times, after_us), state.now_us)
+    usable = (times < NEVER) & ((view.until >= FOREVER) | (begin + limit_us <= view.until))
+    from_us, chosen = _first_free(order, domains, times, usable, part.nodes, state.now_us)
+    return (int(from_us), view.numbers[chosen].tolist()) if len(chosen) else None
 
 
 @compiled
 def _first_free(
-    order: Array, domains: Array, times: Array, until: Array, wanted: int, limit_us: int, now_us: int
+    order: Array, domains: Array, times: Array, usable: Usable, wanted: int, now_us: int
 ) -> tuple[int, Array]:
     """Give when so many nodes of one domain are free, and which; none where no domain has them.
 
-    order: nodes by domain, then by time; until: when each must be left again, limit_us after it was taken at most.
+    order: nodes by domain, then by time.
     """
-    usable = (times < NEVER) & ((until >= FOREVER) | (times + limit_us <= until))
     best, best_us, most_now = -1, NEVER, 0
     domain, found, now = -1, 0, 0
     for node in order:

@@ -1,6 +1,6 @@
 """What is known of free nodes during one pass, as numbers by pool and level, so that most blocked jobs cost no search.
 
-In a pass free nodes only grow fewer, so whoever needs as much, for as long, with no better rank than one who found
+Until `forget` free nodes only grow fewer, so whoever needs as much, for as long, with no better rank than one who found
 nothing, finds nothing either. Must not know quotas.
 """
 
@@ -30,7 +30,7 @@ class Room:
         self.state = state
         self.largest: Array = np.zeros((pools, len(LEVELS)), np.int64)
         self.withheld: Array = np.zeros((pools, 4), np.int64)
-        self.lacked: Array = np.empty((pools, len(LEVELS), LACKED_MAX, 2), np.int64)
+        self.lacked: Array = np.empty((pools, len(LEVELS), LACKED_MAX, 3), np.int64)
         self.lacked_count: Array = np.zeros((pools, len(LEVELS)), np.int64)
         self._turns = [-1] * pools
         self.changed(range(pools))
@@ -50,14 +50,14 @@ class Room:
         self.lacked_count[some] = 0
         self.changed(some)
 
-    def lacks(self, parts: tuple[tuple[int, int, int], ...], end_us: int) -> None:
+    def lacks(self, parts: tuple[tuple[int, int, int], ...], end_us: int, rank: int) -> None:
         """Remember that a search for an ordinary job found nothing; only a single part says where."""
         if len(parts) > 1:
             return
         pool, level, nodes = parts[0]
         count = self.lacked_count[pool, level]
         if count < LACKED_MAX:
-            self.lacked[pool, level, count] = nodes, end_us
+            self.lacked[pool, level, count] = nodes, end_us, rank
             self.lacked_count[pool, level] = count + 1
 
     def _kept(self, pool: int) -> tuple[int, int, int, int]:

@@ -10,7 +10,7 @@ from argosy.control.order import Order
 from argosy.control.reclaim import Plan, may_reclaim, reclaim
 from argosy.control.reserve import Outlook, reserve, unreserve
 from argosy.control.shapes import Shape
-from argosy.control.state import BLOCKED, Blocked, JobState
+from argosy.control.state import BLOCKED, Blocked, JobState, Reservation
 from argosy.control.victims import Candidates
 from argosy.control.why import early_code
 from argosy.control.work import Work
@@ -38,11 +38,20 @@ class Helper:
         """Give the rungs of a group."""
         return self.state.shapes[self.state.lanes.keys[lane][1]]
 
-    def taken(self, parts: Iterable[tuple[int, ...]]) -> None:
-        """Note that a job started on these nodes."""
+    def taken(self, parts: Iterable[tuple[int, ...]], standing: Reservation | None) -> None:
+        """Note that a job started on these nodes. standing: what was held for it before."""
         numbers = [number for part in parts for number in part]
         self.room.changed({self.state.nodes.pool[number] for number in numbers})
         self.outlook.changed(numbers)
+        if standing is not None:
+            self._loosed(standing)
+
+    def _loosed(self, standing: Reservation) -> None:
+        """Note that these nodes are held no longer for whom they were."""
+        if not standing.pinned:
+            self.order.board.holds[[pool for pool, _ in standing.rung.chips]] -= 1
+        self.outlook.changed(standing.nodes)
+        self.room.forget(pool for pool, _ in standing.rung.chips)
 
     def help(self, lane: int) -> None:
         """Reclaim for a blocked job, else hold nodes for it; note what was found."""
@@ -79,24 +88,26 @@ class Helper:
         owed = self.order.owed(lane)
         if not owed or self.reclaims >= RECLAIMS_MAX or not may_reclaim(self.state, job):
             return BLOCKED
-        shape, noted = self.shape(lane), BLOCKED
+        shape, noted, standing = self.shape(lane), BLOCKED, self.state.reservations.get(job.id)
         for index, depth in owed:
             plan = reclaim(self.work, job, shape.rungs[index], depth, self.candidates)
             said = BLOCKED if plan is None else plan.said
             if plan is not None and said.code == "RECLAIMING":
-                self._count_reclaim(plan)
+                self._count_reclaim(plan, () if standing is None else standing.nodes)
                 return said
             if len(shape.parts[index]) == 1 and (plan is None or said.code) and not job.avoid:
                 part = shape.parts[index][0]
-                least = part if said.code else self.candidates.least(job, shape.needs[index], depth, part)
-                self.order.lacks(lane, depth, least, said)
+                least = part
+                if not said.code:
+                    least = self.candidates.least(job, shape.rungs[index], shape.needs[index], depth)
+                self.order.lacks(lane, depth, least, self.candidates.due_us(job, part[0]), said)
             noted = said if said.code else noted
         return noted
 
-    def _count_reclaim(self, plan: Plan) -> None:
-        """Take in that others were stopped or shrunk for a job."""
+    def _count_reclaim(self, plan: Plan, held: tuple[int, ...]) -> None:
+        """Take in that others were stopped or shrunk for a job. held: nodes that were held for it before."""
         self.reclaims += 1
-        self.outlook.changed(plan.touched())
+        self.outlook.changed((*plan.touched(), *held))
         self.candidates.forget()
         self.room.forget()
         self.order.refill()
@@ -105,29 +116,28 @@ class Helper:
             self.work.want_pass()
 
     def _hold(self, lane: int, job: JobState, best: int) -> None:
-        """Hold nodes for a gang at its best usable rung, for so many gangs a pool."""
-        state = self.state
+        """Hold nodes for a gang at its best usable rung, for so many gangs a pool; who holds some keeps its place."""
+        state, standing = self.state, self.state.reservations.get(job.id)
         rung, parts = self.shape(lane).rungs[best], self.shape(lane).parts[best]
-        holds = self.order.board.holds
-        gang = len(parts) > 1 or parts[0][2] > 1
-        if not gang or any(holds[pool] >= state.policy.reservations for pool, _, _ in parts):
+        gang, kept = len(parts) > 1 or parts[0][2] > 1, () if standing is None else standing.rung.chips
+        others = self.order.board.holds.copy()
+        others[[pool for pool, _ in kept]] -= 1
+        if not gang or any(others[pool] >= state.policy.reservations for pool, _, _ in parts):
             self._drop(job)
             return
-        for pool, _ in rung.chips:
-            holds[pool] += 1
-        standing, before = state.reservations.get(job.id), len(self.work.changes)
+        before = len(self.work.changes)
         self.unknown |= not reserve(self.work, job, rung, self.outlook)
         if len(self.work.changes) == before:
             return
-        pools = {pool for pool, _ in rung.chips}
         if standing is not None:
-            self.room.forget(pools.union(pool for pool, _ in standing.rung.chips))
-        else:
-            self.room.changed(pools)
+            self._loosed(standing)
+        if job.id in state.reservations:
+            self.order.board.holds[[pool for pool, _ in rung.chips]] += 1
+        self.room.changed({pool for pool, _ in rung.chips})
 
     def _drop(self, job: JobState) -> None:
         """Give up what is held for a job."""
         standing = self.state.reservations.get(job.id)
         if standing is not None:
             unreserve(self.work, job)
-            self.room.forget(pool for pool, _ in standing.rung.chips)
+            self._loosed(standing)

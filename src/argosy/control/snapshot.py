@@ -59,6 +59,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     early: dict[str, list[int]]
     ended: list[str]
     rounds: dict[str, int]
+    leased_us: int = 0
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,14 +106,22 @@ def _encoded(state: State) -> bytes:
             early=state.early,
             ended=state.ended,
             rounds=state.rounds,
+            leased_us=state.leased_us,
         ),
         order="deterministic",
     )
 
 
 def restore(data: bytes) -> State:
-    """Rebuild a state from its bytes."""
+    """Rebuild a state from its bytes. Raises BadInputError for what no core wrote."""
     kept = _decoded(data)
+    try:
+        return _restored(kept)
+    except (LookupError, TypeError, ValueError) as error:
+        raise BadInputError(f"not a snapshot of the core: its parts don't belong together: {error!r}") from error
+
+
+def _restored(kept: Snapshot) -> State:
     state = State(kept.seed)
     state.seq, state.now_us, state.term, state.policy = kept.seq, kept.now_us, kept.term, kept.policy
     for pool in kept.pools:
@@ -122,7 +131,7 @@ def restore(data: bytes) -> State:
     state.attempts = {attempt.id: attempt for attempt in kept.attempts}
     state.reservations = {item.job: item for item in kept.reservations}
     state.timers, state.cordons, state.use = kept.timers, kept.cordons, kept.use
-    state.early, state.ended, state.rounds = kept.early, kept.ended, kept.rounds
+    state.early, state.ended, state.rounds, state.leased_us = kept.early, kept.ended, kept.rounds, kept.leased_us
     rebuild(state)
     return state
 
@@ -141,6 +150,8 @@ def _decoded(data: bytes) -> Snapshot:
 def _fill_nodes(state: State, columns: dict[str, list[Any]]) -> None:
     """Fill the node table and count its trees anew."""
     nodes = state.nodes
+    if len({len(columns[column]) for column in COLUMNS}) > 1:
+        raise ValueError("columns of nodes differ in length")
     for column in COLUMNS:
         setattr(nodes, column, columns[column])
     for number, name in enumerate(nodes.name):

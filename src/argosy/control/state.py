@@ -119,12 +119,16 @@ class Blocked:
 
 BLOCKED = Blocked()
 
+LOST_NODES = "lost nodes"
+"""Why a job waits again that lost nodes for which there were no others."""
+
 
 class State:
     """The whole. why: what the last pass found for each waiting job's group; never logged, never restored.
 
     arrived: groups that jobs came to since the pass took them in. holding: attempts on each pool's nodes, by queue.
-    amounts: chips by kind of what was asked for by pool.
+    amounts: chips by kind of what was asked for by pool. leased_us: till then nodes may hold a longer lease than is
+    given now.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -139,6 +143,7 @@ class State:
         self.reservations: dict[str, Reservation] = {}
         self.timers: list[tuple[int, str, str]] = []
         self.rounds: dict[str, int] = {}
+        self.leased_us = 0
         self.cordons: list[int] = []
         self.use: dict[str, QueueUse] = {}
         self.early: dict[str, list[int]] = {}
@@ -163,10 +168,10 @@ class State:
 
     def count_capacity(self) -> None:
         """Count chips in ready nodes by kind, which the sum of all queues may not exceed."""
-        capacity = [0] * len(self.quota.kinds)
+        chips = [0] * (len(self.quota.kinds) - 1)
         for number, pool in enumerate(self.nodes.pools):
-            capacity[self.kind_of_pool(number)] += self.nodes.ready_count[number] * pool.chips_per_node
-        self.quota.capacity = capacity
+            chips[self.kind_of_pool(number)] += self.nodes.ready_count[number] * pool.chips_per_node
+        self.quota.count_capacity(chips)
 
     def amounts_of(self, rung: Rung) -> Amounts:
         """Give the chips by kind that a rung takes, normalised sum included."""

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from argosy.control.attempts import REQUEUED
-from argosy.control.domains import PoolTree
-from argosy.control.lanes import HOLDS, NUMBER, PRIORITY, QUEUE
+from argosy.control.domains import LEVELS, PoolTree, together
+from argosy.control.lanes import HOLDS, LIMIT, NUMBER, PRIORITY, QUEUE
 from argosy.control.quota import QuotaTree
 from argosy.control.state import AttemptState, State
 from argosy.control.waiting import group_key
@@ -58,9 +58,20 @@ def _tree(state: State, pool: int, tree: PoolTree) -> Iterator[str]:
         yield f"pool {tree.top.name} counts {tree.top.free} free of {tree.top.owned}, its nodes say {counts}"
     if nodes.ready_count[pool] != sum(nodes.ready[n] for n in own):
         yield f"pool {tree.top.name} counts {nodes.ready_count[pool]} ready"
-    for domains in tree.levels.values():
-        if sum(domain.free for domain in domains) != tree.top.free:
-            yield f"pool {tree.top.name}: its domains do not sum up"
+    for level, domains in tree.levels.items():
+        free = Counter(nodes.leaf[n].above[level].number for n in own if nodes.placeable[n])
+        owned = Counter(nodes.leaf[n].above[level].number for n in own if not nodes.retired[n])
+        for domain in domains:
+            if (domain.free, domain.owned) != (free[domain.number], owned[domain.number]):
+                yield f"{domain.name} of pool {tree.top.name} counts {domain.free} free of {domain.owned}"
+            if domain.number not in domain.peers[domain.free] or not domain.peers[-1]:
+                yield f"{domain.name} of pool {tree.top.name} is not listed among those with {domain.free} free"
+    fresh: dict[tuple[str, int], set[int]] = {}
+    for number in own:
+        if nodes.is_free(number) and not nodes.spare[number] and not nodes.placeable[number]:
+            fresh.setdefault((nodes.lock[number], nodes.lock_until[number]), set()).add(number)
+    if fresh != {key: set(numbers) for key, numbers in nodes.held_for(pool).items()}:
+        yield f"pool {tree.top.name}: for whom free nodes are held is not what its nodes say"
 
 
 def _jobs(state: State) -> Iterator[str]:
@@ -91,6 +102,8 @@ def _gang(state: State, attempt: AttemptState, job_state: str) -> Iterator[str]:
     for part, numbers in zip(attempt.rung.parts, attempt.nodes, strict=True):
         if len(set(numbers)) != part.nodes or any(nodes.pool[number] != part.pool for number in numbers):
             yield f"{attempt.id} has {nodes.shown(numbers)} for {part}"
+        if not together(nodes.leaf, numbers, part.level):
+            yield f"{attempt.id} has {nodes.shown(numbers)}, which share no {LEVELS[part.level]}"
     numbers = attempt.all_nodes()
     if len(set(numbers)) != len(numbers):
         yield f"{attempt.id} has a node twice"
@@ -126,12 +139,18 @@ def _groups(state: State) -> Iterator[str]:
     for group, rows in state.waiting.items():
         row = state.lanes.table[state.lanes.row[group]].tolist()
         holds = group[3] in state.reservations
-        if (row[QUEUE], row[HOLDS], row[PRIORITY], row[NUMBER]) != (group[0], holds, *rows[0][:2]):
+        if [*row[QUEUE : LIMIT + 1], row[HOLDS], row[PRIORITY], row[NUMBER]] != [*group[:3], holds, *rows[0][:2]]:
             yield f"the row of {group} says {row}"
 
 
 def _quotas(state: State) -> Iterator[str]:
-    """Use in the quota tree is that of the attempts, counted anew."""
+    """Use in the quota tree is that of the attempts, counted anew, and each is listed under its queue and pools."""
+    holding: list[dict[int, set[str]]] = [{} for _ in state.nodes.pools]
+    for attempt in state.attempts.values():
+        for pool, _ in attempt.rung.chips:
+            holding[pool].setdefault(state.queue_of(state.jobs[attempt.job]), set()).add(attempt.id)
+    if holding != [{queue: names for queue, names in held.items() if names} for held in state.holding]:
+        yield "attempts by pool and queue are listed wrongly"
     fresh = QuotaTree(state.policy, state.quota.kinds[:-1])
     for attempt in state.attempts.values():
         fresh.change(state.queue_of(state.jobs[attempt.job]), attempt.amounts, 1)

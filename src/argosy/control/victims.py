@@ -3,25 +3,27 @@
 Reads the state and changes nothing. Must not know which of them are cheapest.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from argosy.contracts.policy import SECOND_US, TIMED_ORDERS
+from argosy.contracts.policy import FLOORS, SECOND_US, TIMED_ORDERS
 from argosy.control.board import EVERY_LEVEL
-from argosy.control.domains import Domain
+from argosy.control.domains import Domain, together
 from argosy.control.nodes import FOREVER
+from argosy.control.place import end_of, needed_until, usable_late
 from argosy.control.quota import Amounts
 from argosy.control.rungs import Rung
 from argosy.control.state import AttemptState, JobState, State
 
 SHRINK, BORROWED, LOWER = range(3)
-FLOORS = "serving floors"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Victim:
     """One attempt and what it would lose. stage: SHRINK, BORROWED or LOWER. smaller: what it runs at after shrinking.
 
-    nodes: those it would leave; chips: how many chips that is; kind: of the pool that is short.
+    nodes: those it would leave; chips: how many chips that is; kind: of the pool that is short. milder: the other ways
+    to shrink it, those that take least first.
     """
 
     attempt: AttemptState
@@ -32,6 +34,7 @@ class Victim:
     nodes: tuple[int, ...]
     chips: int
     smaller: Rung | None = None
+    milder: tuple["Victim", ...] = ()
     spread: dict[tuple[int, int], dict[Domain, int]] = field(default_factory=dict)
 
     def nodes_by(self, state: State, pool: int, level: int) -> dict[Domain, int]:
@@ -56,11 +59,13 @@ class Candidates:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._known: dict[tuple[str, int, int, int], Victim | None] = {}
+        self._known: dict[tuple[str, int, int, int], tuple[Victim, ...]] = {}
         self._held: dict[int, dict[int, list[str]]] = {}
         self._lowest: dict[tuple[int, int], int] = {}
         self._borrowed: dict[tuple[int, int, int], list[Victim]] = {}
-        self._tables: dict[tuple[int, int, int, int], Table] = {}
+        self._tables: dict[tuple[int, int, int, int, int], Table] = {}
+        self._starts: dict[int, list[int]] = {}
+        self._due: dict[tuple[int, int], frozenset[int]] = {}
 
     def forget(self) -> None:
         """Note that somebody was hit."""
@@ -71,20 +76,38 @@ class Candidates:
         state = self.state
         queue = state.queue_of(job)
         lower = self._lower(job, need, queue, pool)
-        key = (queue, depth, pool, level)
+        key = (queue, depth, pool, level, self.due_us(job, pool))
         if lower or job.avoid:
-            return _table(state, [*self._over(queue, depth, pool), *lower], pool, level, job.avoid)
+            return _table(state, [*self._over(queue, depth, pool), *lower], pool, level, self.useless(job, pool))
         if key not in self._tables:
-            self._tables[key] = _table(state, self._over(queue, depth, pool), pool, level)
+            self._tables[key] = _table(state, self._over(queue, depth, pool), pool, level, self.useless(job, pool))
         return self._tables[key]
 
-    def least(self, job: JobState, need: Amounts, depth: int, part: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Give the least part (pool, level, nodes) that fails too where this one can't be freed."""
-        pool, level, nodes = part
-        found = self.of(job, need, depth, pool, level)
+    def least(self, job: JobState, rung: Rung, need: Amounts, depth: int) -> tuple[int, int, int]:
+        """Give the least part (pool, level, nodes) that fails too where this rung of one part can't be freed."""
+        part = rung.parts[0]
+        found = self.of(job, need, depth, part.pool, part.level)
         if not found:
-            return pool, EVERY_LEVEL, 1
-        return pool, level, min(nodes, max(domain.free + most for domain, (most, _) in found.items()) + 1)
+            return part.pool, EVERY_LEVEL, 1
+        with self.state.nodes.lent(usable_late(self.state, job, rung)):
+            most = max(domain.free + most for domain, (most, _) in found.items())
+        return part.pool, part.level, min(part.nodes, most + 1)
+
+    def due_us(self, job: JobState, pool: int) -> int:
+        """Give the start of the last maintenance in a pool that comes too soon for a job; -1 where none does."""
+        if pool not in self._starts:
+            nodes = self.state.nodes
+            self._starts[pool] = sorted({nodes.until_us[number] for number in nodes.of_pool(pool)} - {FOREVER})
+        place = bisect_left(self._starts[pool], needed_until(self.state, end_of(self.state, job)))
+        return self._starts[pool][place - 1] if place else -1
+
+    def useless(self, job: JobState, pool: int) -> frozenset[int]:
+        """List the nodes of a pool that are no use to a job: those it avoids, or that are due for maintenance."""
+        key = pool, self.due_us(job, pool)
+        if key not in self._due:
+            nodes = self.state.nodes
+            self._due[key] = frozenset(number for number in nodes.of_pool(pool) if nodes.until_us[number] <= key[1])
+        return self._due[key].union(job.avoid) if job.avoid else self._due[key]
 
     def _over(self, queue: int, depth: int, pool: int) -> list[Victim]:
         """List the attempts of queues that hold more than they own, of what this queue is entitled to."""
@@ -129,7 +152,7 @@ class Candidates:
         return self._lowest[queue, pool]
 
     def _victims(self, names: list[str], kind: int, stage: int) -> list[Victim]:
-        found = []
+        found: list[Victim] = []
         for name in names:
             attempt = self.state.attempts.get(name)
             if attempt is None:
@@ -139,10 +162,8 @@ class Candidates:
             if attempt.began_seq < self.state.seq and _may_be_hit(self.state, other):
                 key = (attempt.id, attempt.generation, stage, kind)
                 if key not in self._known:
-                    self._known[key] = _way(self.state, attempt, other, stage, kind)
-                victim = self._known[key]
-                if victim is not None:
-                    found.append(victim)
+                    self._known[key] = _ways(self.state, attempt, other, stage, kind)
+                found += self._known[key]
         return found
 
     def _by_queue(self, pool: int) -> dict[int, list[str]]:
@@ -152,16 +173,23 @@ class Candidates:
         return self._held[pool]
 
 
-def _table(state: State, victims: list[Victim], pool: int, level: int, avoid: tuple[int, ...] = ()) -> Table:
+def _table(state: State, victims: list[Victim], pool: int, level: int, useless: frozenset[int]) -> Table:
     """Sort what could be freed by domain, without nodes that are of no use to the job."""
     rows: dict[Domain, list[tuple[Victim, int]]] = {}
+    most: dict[Domain, int] = {}
     ready, leaf = state.nodes.ready, state.nodes.leaf
     for victim in victims:
-        shunned = [leaf[n].above[level] for n in avoid if ready[n] and n in victim.nodes]
+        shunned = []
+        if useless and not useless.isdisjoint(victim.nodes):
+            shunned = [leaf[n].above[level] for n in victim.nodes if n in useless and ready[n]]
         for domain, count in victim.nodes_by(state, pool, level).items():
-            if count > (useless := shunned.count(domain)):
-                rows.setdefault(domain, []).append((victim, count - useless))
-    return {domain: (sum(count for _, count in found), found) for domain, found in rows.items()}
+            if count > (lost := shunned.count(domain)):
+                found = rows.setdefault(domain, [])
+                # The ways to take from one attempt follow one another, each frees what those before it do.
+                before = found[-1][1] if found and found[-1][0].attempt is victim.attempt else 0
+                most[domain] = most.get(domain, 0) + count - lost - before
+                found.append((victim, count - lost))
+    return {domain: (most[domain], found) for domain, found in rows.items()}
 
 
 def _may_be_hit(state: State, job: JobState) -> bool:
@@ -189,29 +217,30 @@ def _is_owed(state: State, queue: int, other: int, depth: int, kind: int) -> boo
     return state.quota.over(below_theirs[-1], kind)
 
 
-def _way(state: State, attempt: AttemptState, job: JobState, stage: int, kind: int) -> Victim | None:
-    """Give the way to take nodes from an attempt: by shrinking where it can, else all of them."""
+def _ways(state: State, attempt: AttemptState, job: JobState, stage: int, kind: int) -> tuple[Victim, ...]:
+    """List the ways to take nodes from an attempt: as many as it can do without, or all of them."""
     queue, priority = state.queue_of(job), job.claim.priority
-    smaller = _smaller(attempt, job)
-    if smaller is not None:
-        part = smaller.parts[0]
-        nodes = attempt.all_nodes()[part.nodes :]
-        chips = len(nodes) * state.nodes.pools[part.pool].chips_per_node
-        return Victim(attempt, SHRINK, priority, queue, kind, nodes, chips, smaller)
+    shrunk: list[Victim] = []
+    for rung in _smaller(state, attempt, job):
+        nodes = attempt.all_nodes()[rung.nodes :]
+        chips = len(nodes) * state.nodes.pools[rung.parts[0].pool].chips_per_node
+        shrunk.append(Victim(attempt, SHRINK, priority, queue, kind, nodes, chips, rung, tuple(shrunk)))
     if job.claim.kind == "serve" and FLOORS in state.policy.reclaim.never_from:
-        return None
+        return tuple(shrunk[-1:])
     chips = sum(count for _, count in attempt.rung.chips)
-    return Victim(attempt, stage, priority, queue, kind, attempt.all_nodes(), chips)
+    whole = Victim(attempt, stage, priority, queue, kind, attempt.all_nodes(), chips, milder=tuple(shrunk))
+    return (*shrunk[-1:], whole)
 
 
-def _smaller(attempt: AttemptState, job: JobState) -> Rung | None:
-    """Find the smallest rung that an elastic job can shrink to in place: one part of the same pool."""
+def _smaller(state: State, attempt: AttemptState, job: JobState) -> list[Rung]:
+    """List the rungs that an elastic job can shrink to in place, the largest first: one part of the same pool."""
     if not job.claim.elastic or len(attempt.rung.parts) != 1:
-        return None
-    now = attempt.rung.parts[0]
-    fits = [
-        rung
-        for rung in job.rungs
-        if len(rung.parts) == 1 and rung.parts[0].pool == now.pool and rung.parts[0].nodes < now.nodes
-    ]
-    return min(fits, key=lambda rung: (rung.parts[0].nodes, rung.option, rung.size), default=None)
+        return []
+    now, numbers = attempt.rung.parts[0], attempt.all_nodes()
+    found: dict[int, Rung] = {}
+    for rung in sorted(job.rungs, key=lambda rung: (-rung.nodes, rung.option, rung.size)):
+        part = rung.parts[0]
+        fits = len(rung.parts) == 1 and part.pool == now.pool and part.nodes < now.nodes
+        if fits and together(state.nodes.leaf, numbers[: part.nodes], part.level):
+            found.setdefault(part.nodes, rung)
+    return list(found.values())

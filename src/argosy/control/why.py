@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from argosy.contracts.pending import Need
 from argosy.contracts.policy import TIMED_ORDERS
 from argosy.control.domains import LEVELS
-from argosy.control.nodes import FOREVER
-from argosy.control.place import HORIZON_US, end_of, outranks
+from argosy.control.place import end_of, needed_until, outranks
 from argosy.control.quota import Excess
 from argosy.control.rungs import Rung, RungPart
 from argosy.control.state import Blocked, JobState, State
@@ -133,11 +132,10 @@ def _part(state: State, job: JobState, part: RungPart) -> str:
 
 def _kept(state: State, job: JobState, pool: int) -> tuple[int, int, int]:
     """Count free nodes of a pool that are reserved, due for maintenance, or spares."""
-    nodes, end_us = state.nodes, end_of(state, job)
-    end_us = min(end_us, state.now_us + HORIZON_US) if end_us == FOREVER else end_us
+    nodes, needed_us = state.nodes, needed_until(state, end_of(state, job))
     counts = [0, 0, len(nodes.idle_spares[pool])]
     for number in nodes.withheld[pool]:
-        if end_us > nodes.until_us[number]:
+        if needed_us > nodes.until_us[number]:
             counts[1] += 1
         elif nodes.lock[number] not in ("", job.id) and not outranks(
             state, job, state.reservations[nodes.lock[number]]

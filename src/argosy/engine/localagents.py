@@ -1,6 +1,7 @@
 """Agents on the server's own host: one a node, started where none runs, started again when one dies.
 
-They outlive the server, and a later server finds them by their locks. Must not know what agents do.
+They outlive the server, and a later server finds them by their locks; one that talks to another URL is replaced.
+Must not know what agents do.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from argosy.agent.folder import LOCK_NAME, lock_holder
+from argosy.agent.folder import LEAVE_SIGNAL, LOCK_NAME, lock_holder
+from argosy.agent.keys import server_of
 from argosy.contracts.errors import InfrastructureError
 from argosy.contracts.talk import JOIN_VARIABLE
 from argosy.engine.children import Child
@@ -43,20 +45,23 @@ class LocalAgents:
             await asyncio.sleep(WATCH_S)
 
     def end(self) -> None:
-        """Ask all agents here to end, whoever started them; their ranks go on."""
+        """Ask all agents here, whoever started them, to end as soon as their ranks have ended."""
         for node in self._nodes():
-            pid = lock_holder(self._folder / node / LOCK_NAME)
-            if pid:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGTERM)
+            self._signal(node, LEAVE_SIGNAL)
 
     def _see(self, node: str) -> None:
         child = self._children.get(node)
         if child is not None and child.process.poll() is None:
             return
+        if lock_holder(self._folder / node / LOCK_NAME):
+            if server_of(self._folder / node) not in ("", self._url):
+                # It would keep its ranks for a server that is no more, while this one gives their job to others.
+                LOG.warning("the agent of %s talks to another URL than %s; it is replaced", node, self._url)
+                self._signal(node, signal.SIGTERM)
+            return
         now_s = time.monotonic()
         at_s, wait_s = self._again.get(node, (0.0, WATCH_S))
-        if now_s < at_s or lock_holder(self._folder / node / LOCK_NAME):
+        if now_s < at_s:
             return
         if child is not None:
             LOG.warning("%s; it is started again", child.ending(0.0))
@@ -65,6 +70,12 @@ class LocalAgents:
             self._children[node] = self._start(node)
         except (InfrastructureError, OSError) as error:
             LOG.error("the agent of %s can't be started: %s", node, error)
+
+    def _signal(self, node: str, number: int) -> None:
+        pid = lock_holder(self._folder / node / LOCK_NAME)
+        if pid:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
 
     def _start(self, node: str) -> Child:
         folder = self._folder / node

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from argosy.health.book import UNKNOWN, Book, Rule
 from argosy.health.clues import Clue
-from argosy.health.outlived import part, still_worth_telling
+from argosy.health.culprit import first_to_end
+from argosy.health.outlived import MACHINE_LAYERS, part, still_worth_telling
 from argosy.health.progress import from_progress
 
 # Within so long a deeper layer's word counts before an earlier one's: programs and kernels write with delay.
@@ -22,6 +23,10 @@ LONG_US = 7_200_000_000
 MANY_HOSTS = 4
 # Faults that a process meets by itself, whatever other hosts do.
 OWN_FAMILIES = frozenset({"gpu", "npu", "host", "user"})
+# What a program does wrong or lacks, whatever its GPU does.
+PROGRAM_FAMILIES, CHIP_FAMILIES = frozenset({"software", "storage"}), frozenset({"gpu", "npu", "user"})
+# A Python program that nobody caught the error of ends with this.
+PYTHON_ERROR_CODE = "1"
 # Who ends a job does so since something else had failed, wherever anything else is told.
 FOLLOWERS = frozenset({"slurm.cancelled", "launcher.terminated", "launcher.interrupted"})
 INCIDENTS_MAX = 20
@@ -31,11 +36,15 @@ LIBRARY_SYMBOL = re.compile(r"undefined symbol: (?:p?nccl|rccl|hccl)", re.IGNORE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One fault: its cause, and all clues of its time in order. rivals: other causes of the same weight."""
+    """One fault: its cause, and all clues of its time in order. rivals: other causes of the same weight.
+
+    lone: only those who wait for somebody speak of it, and in one way.
+    """
 
     root: Clue
     clues: tuple[Clue, ...]
     rivals: tuple[Clue, ...] = ()
+    lone: bool = False
 
 
 def find_cases(clues: Sequence[Clue], book: Book) -> tuple[Case, ...]:
@@ -86,7 +95,7 @@ def _began_us(clue: Clue) -> int:
 
 
 def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:
-    causes = [*_with_rules(clues, book), *_versions(clues)]
+    causes = _confirmed([*_with_rules(clues, book), *_versions(clues)], clues)
     if not any(cause.strength > 1 for cause in causes):
         causes += from_progress(clues)
     if any(cause.signature == "versions.differ" for cause in causes):
@@ -100,7 +109,13 @@ def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:
     for cause in causes:
         hosts.setdefault(cause.fault_class, set()).add(cause.host)
     others = [cause for cause in causes if _independent(cause, root, hosts, book)]
-    cases = [Case(root=root, clues=tuple(clues), rivals=tuple(_rivals(root, causes)))]
+    rivals = tuple(_rivals(root, causes))
+    cases = [Case(root=root, clues=tuple(clues), rivals=rivals, lone=_is_lone(root, clues))]
+    own = _own_error(root, causes, clues)
+    if own is not None:
+        apart = tuple(clue for clue in clues if clue.order != own.order)
+        ended = tuple(clue for clue in clues if clue.layer not in MACHINE_LAYERS)
+        cases = [Case(root=root, clues=apart, rivals=(own,)), Case(root=own, clues=ended, rivals=(root,))]
     for other in _one_each(others):
         cases.append(Case(root=other, clues=tuple(clue for clue in clues if _same_place(clue, other))))
     return cases
@@ -127,6 +142,23 @@ def _with_rules(clues: Sequence[Clue], book: Book) -> list[Clue]:
             gone = {clue.order for clue in made_of}
             causes = [cause for cause in causes if cause.order not in gone] + [said]
     return causes
+
+
+def _confirmed(causes: Sequence[Clue], clues: Sequence[Clue]) -> list[Clue]:
+    """Believe a Python error more where a launcher says that this rank ended first, as such an error ends a program.
+
+    A log that names no ranks tells the rank with the launcher's words, if it has one such error above them.
+    """
+    first = first_to_end(clues)
+    if first is None or first.field("code") != PYTHON_ERROR_CODE:
+        return list(causes)
+    errors = [cause for cause in causes if cause.signature == "user.exception"]
+    place = first.line.source, first.line.number
+    above = [cause for cause in errors if cause.line.source == place[0] and cause.line.number < place[1]]
+    alone = len({cause.line.text for cause in errors if cause.rank is None}) == 1
+    sure = {cause.order for cause in errors if cause.rank == first.rank}
+    sure |= {cause.order for cause in above if cause.rank is None and alone}
+    return [replace(cause, strength=2, rank=first.rank) if cause.order in sure else cause for cause in causes]
 
 
 def _versions(clues: Sequence[Clue]) -> Iterator[Clue]:
@@ -180,7 +212,7 @@ def _unknown(clues: Sequence[Clue]) -> list[Case]:
     symptoms = [clue for clue in clues if clue.role == "symptom" and clue.strength > 1]
     if not symptoms:
         return []
-    root = replace(symptoms[0], fault_class="unknown", culprit="unknown", remedy="retry", strength=1)
+    root = replace(symptoms[0], fault_class=UNKNOWN, culprit="unknown", remedy="retry", strength=1)
     return [Case(root=root, clues=tuple(clues))]
 
 
@@ -193,6 +225,13 @@ def _root(causes: Sequence[Clue]) -> Clue:
         limit = min(timed) + SAME_TIME_US
         strong = [cause for cause in strong if cause.at_us is not None and cause.at_us <= limit]
     return min(strong, key=lambda cause: (cause.depth, cause.order))
+
+
+def _is_lone(root: Clue, clues: Sequence[Clue]) -> bool:
+    """Tell whether a cause is but one kind of word of those who wait, who can't tell a link's fault from a peer's."""
+    waits = {clue.order for clue in clues if clue.role == "symptom" or (clue.culprit == "link" and clue.peer)}
+    told = {clue.signature for clue in clues if clue.role in ("cause", "symptom")}
+    return root.order in waits and root.strength == 1 and told == {root.signature}
 
 
 def _rivals(root: Clue, causes: Sequence[Clue]) -> Iterator[Clue]:
@@ -218,6 +257,25 @@ def _independent(cause: Clue, root: Clue, hosts: Mapping[str, set[str]], book: B
     if cause.fault_class == root.fault_class and book.fault_class(cause.fault_class).spreads:
         return False
     return len(hosts[cause.fault_class]) <= MANY_HOSTS
+
+
+def _own_error(root: Clue, causes: Sequence[Clue], clues: Sequence[Clue]) -> Clue | None:
+    """Find the program's own error that ended the first process, where a machine's fault is but told at the same time.
+
+    Chips that fail make programs fail otherwise: by errors of the chip, or not by themselves.
+    """
+    if root.layer not in MACHINE_LAYERS or root.family not in CHIP_FAMILIES:
+        return None
+    failed = [clue for clue in clues if clue.layer not in MACHINE_LAYERS and clue.role in ("cause", "symptom")]
+    if any(clue.role == "cause" and clue.family in CHIP_FAMILIES and not _is_program(clue) for clue in failed):
+        return None
+    first = next((clue for clue in failed if clue.role == "cause" or clue.strength > 1), None)
+    own = next((cause for cause in causes if first is not None and cause.order == first.order), None)
+    return own if own is not None and _is_program(own) and (own.at_us is None) == (root.at_us is None) else None
+
+
+def _is_program(clue: Clue) -> bool:
+    return clue.layer == "user" or clue.family in PROGRAM_FAMILIES
 
 
 def _one_each(causes: Sequence[Clue]) -> list[Clue]:

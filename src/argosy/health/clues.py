@@ -71,6 +71,11 @@ class Clue:
         return self.fault_class.partition(".")[0]
 
     @property
+    def kin(self) -> str:
+        """What it shares with clues that say the same: hardware's faults show in many ways, others are of one class."""
+        return self.family if self.family in HARDWARE else self.fault_class
+
+    @property
     def depth(self) -> int:
         """How deep in the machine its printer sits: 0 for the kernel, 3 for the launcher."""
         return LAYER_DEPTH.get(self.layer, 2)
@@ -149,7 +154,7 @@ def _clue(sighting: Sighting, book: Book, order: int) -> Clue:
         at_us=sighting.at_us,
         count=1 + sighting.repeats,
         rank=_number(fields, "rank", "rank2", "missing") if line.rank is None or _names_other(fields) else line.rank,
-        host=_first(fields, "host", "node", "node2") or line.host,
+        host=_first(fields, "host", "node", "node3") or line.host,
         chip=fields.get("chip", ""),
         link=_first(fields, "link", "port", "slave", "dev", "module", "module2"),
         peer=_first(fields, "peer", "peer_rank"),

@@ -6,7 +6,7 @@ Must not know how faults are found, nor which finding a line explains.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from argosy.contracts.incident import Incident, Party
+from argosy.contracts.incident import REMEDIES, Incident, Party
 from argosy.health.book import UNKNOWN, Book
 from argosy.health.causes import Case
 from argosy.health.clues import Clue
@@ -16,6 +16,7 @@ from argosy.health.finding import Finding
 from argosy.health.parties import advice_for, again_from, blamed, in_words, parties, places_of
 
 CONFIDENCE = {1: "low", 2: "medium", 3: "high"}
+LONE = "Only who waits says so: read the log of the other side, and look for an earlier error, before acting on it."
 
 
 def of_case(case: Case, findings: Sequence[Finding], book: Book) -> Incident:
@@ -33,7 +34,7 @@ def of_case(case: Case, findings: Sequence[Finding], book: Book) -> Incident:
         fault_class=root.fault_class or "unknown",
         culprit=culprit,
         confidence=_confidence(case),
-        remedy=root.remedy or known.remedy,
+        remedy=root.remedy if root.remedy in REMEDIES else known.remedy,
         advice=_begin_with(case) + _advice(case, advice_for(known.advice, one)),
         evidence=(*evidence_of(case.root, case.clues), *(item for finding in findings for item in finding.evidence)),
         sufferers=in_words(ranks, hosts),
@@ -66,7 +67,7 @@ def _confidence(case: Case) -> str:
     """High for what proves, one step more where another layer says the same, one less where another family rivals."""
     root = case.root
     level = root.strength
-    says_too = {clue.layer for clue in case.clues if clue.role == "cause" and clue.family == root.family}
+    says_too = {clue.layer for clue in case.clues if clue.role == "cause" and clue.kin == root.kin}
     if len(says_too) > 1 and root.strength > 1:
         level += 1
     if case.rivals:
@@ -88,7 +89,8 @@ def _advice(case: Case, advice: str) -> str:
     said = [clue.field("action") for clue in case.clues if clue.signature == "nvidia.recovery_action"]
     named = [action for action in said if action and action.lower() != "none"]
     driver = f" The driver recommends: {named[-1]}." if named else ""
-    return f"{advice}{driver}{again_from(case.clues, case.root.family)}"
+    lone = f" {LONE}" if case.lone else ""
+    return f"{advice}{driver}{lone}{again_from(case.clues, case.root.family)}"
 
 
 def _blamed(finding: Finding, places: Mapping[int, Party]) -> tuple[Party, ...]:

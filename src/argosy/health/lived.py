@@ -13,8 +13,8 @@ _DONE = (
 )
 _RUN = r"(?:run|attempt|job|launch|session|incarnation|container|instance)"
 _LIVED = (
-    r"\b(?:recovered|survived|tolerated|mitigated|healed|swallowed|suppressed)\b",
-    r"\b(?:was|been|is|now|issue|fault|alarm|error|problem) (?:resolved|cleared)\b",
+    r"\b(?:recovered|recovering from|survived|tolerated|mitigated|healed|swallowed|suppressed|absorbed|dismissed)\b",
+    r"\b(?:was|been|is|now|issue|fault|alarm|error|problem) (?:resolved|cleared)\b|^\W*resolved\W*[:\]]",
     r"(?<!not )(?<!not be )\b(?:handled|ignored|ignoring|skipped|skipping)\b",
     rf"\b{_ERROR}s? (?:was |were )?caught\b",
     # A process that loads data, or a replica, hands its error on to be raised.
@@ -22,6 +22,7 @@ _LIVED = (
     r"\bretr(?:ying|ied)\b|\bwill (?:be )?retr(?:y|ied)\b|\bentering retry\b|\bbacking off\b",
     r"\bretry (?:in|after) \d|\bretry \d+ ?(?:/|of) ?\d+\b|\b(?:attempt|try) \d+ ?(?:/|of) ?\d+\b",
     r"\bsucceeded (?:on|after|at) (?:the )?(?:\w+ )?(?:attempt|retr|try)",
+    r"\b(?:retry|attempt|try) (?:has |had )?(?:succeeded|worked|passed|ok)\b|\b(?:went|carried) on\b",
     r"\bfall(?:ing|s|en)? back (?:to|on)\b|\bwill continue\b|\bcarrying on\b",
     r"\bcontinuing (?:with|without|anyway|training|at)\b",
     rf"\bpreviously {_DONE}\b",
@@ -30,9 +31,10 @@ _LIVED = (
     rf"\((?:this is )?expected\b|\bexpected\)|\b(?:this is|as) expected\b|\bexpected {_ERROR}\b",
     r"\b(?:can|may) be (?:safely )?ignored\b|\bharmless\b|\bno action (?:is )?(?:needed|required)\b",
 )
+# NCCL calls any failure of CUDA or of the system unhandled.
 _ENDED = (
     r"\babort|\bexiting\b|\bwill exit\b|(?<!non-)(?<!non)\bfatal\b|\bg(?:ive|iving|ave) up\b|\bterminating\b",
-    r"\bshutting down\b|\bunrecover(?:ed|able)\b|\bunhandled\b|\bunexpected\b|\bre-?rais",
+    r"\bshutting down\b|\bunrecover(?:ed|able)\b|\bunhandled\b(?! (?:cuda|system) error)|\bunexpected\b|\bre-?rais",
     r"(?:\bnot|\bnever|n't|\bcannot|\bfailed to|\bunable to) (?:be )?"
     r"(?:recover|handl|continu|retr|resolv|proceed|survive)",
     r"\b(?:retries|attempts|tries) (?:were |are |all )?(?:exhausted|exceeded|used up|failed)",

@@ -59,7 +59,23 @@ def _roots(scene: Scene, mismatches: Sequence[Mismatch]) -> list[int]:
     apart = [index for index in roots if scene.activity(index) != "collective"] or roots
     # Where all of a rank's closest group idle alike, they may wait for a message that no trace holds
     alone = [index for index in apart if not scene.idles_with_others(index)]
-    return alone or ([] if mismatches else apart)
+    return _without_needless(scene, alone or ([] if mismatches else apart))
+
+
+def _without_needless(scene: Scene, roots: list[int]) -> list[int]:
+    """Leave out ranks that only lack a trace, where whoever waits for them waits for the other roots as well.
+
+    Traces get lost. A host of which no rank left one is lost itself.
+    """
+    untraced = {index for index in roots if scene.is_uncollected(index)}
+    others = [index for index in roots if index not in untraced]
+    if not untraced or not others:
+        return roots
+    waits = scene.waits
+    explained = waits.held_by(others)
+    explained[others] = True
+    nodes = set(waits.late_node[explained[waits.late_rank]].tolist())
+    return [index for index in roots if index not in untraced or not _waited_for(scene, index) <= nodes]
 
 
 def _is_gone(scene: Scene, index: int) -> bool:

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from argosy.health.stamps import Found, Stamp, stamp_at, stamp_within
 
 PREFIXES_MAX = 8
+MACHINE_PROGRAMS = frozenset({"kernel", "systemd", "slurmd", "slurmctld", "kubelet", "dockerd", "containerd", "oomd"})
 LEVELS = frozenset({"debug", "info", "warning", "warn", "error", "critical", "fatal", "notice", "trace", "err"})
 
 # By the first character: each tells by its groups of rank, local rank, host, program; `maybe`: a host if it looks so.
@@ -46,7 +47,7 @@ _PREFIXES = {
 _LEVEL = re.compile(r"(?P<keep>\[?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b\]?)[\s:|]+")
 _SPACE = re.compile(r"\s*")
 _TASK = re.compile(r"\s*(?P<rank>\d{1,7}): (?=\S)")
-_SYSLOG = re.compile(r" (?P<host>[\w.:-]+) (?P<program>[A-Za-z][\w./@-]*)(?:\[\d+\])?: ?")
+_SYSLOG = re.compile(r" (?P<host>[\w.:-]+) (?P<program>[A-Za-z][\w./@-]*)(?P<numbered>\[\d+\])?: ?")
 # Not taken off, for it is part of the message.
 _SPEAKER = re.compile(
     r"\W{0,2}(?:global )?[Rr]ank[ :=_]{0,2}(?P<rank>\d{1,7})\b(?! (?:of|out))|.{0,80}?\[Rank (?P<rank2>\d{1,7})\]"
@@ -212,8 +213,9 @@ def _after_stamp(line: str, found: Found) -> tuple[int, Origin]:
     after = None if found.keep else _SYSLOG.match(line, found.end)
     if after is None or after["host"].lower().rstrip(":") in LEVELS or after["host"].endswith(":"):
         return found.end, Origin()
-    in_journal = line[max(0, found.end - 40) : found.end].find("T") >= 0 or found.stamp.year is None
-    if not (is_host(after["host"]) or (in_journal and found.stamp.kind != "boot") or after["program"] == "kernel"):
+    # Two words and a colon may as well be the message's own, so an odd name needs what only a machine's log has.
+    machine = after["program"] in MACHINE_PROGRAMS or (after["numbered"] and found.stamp.kind != "boot")
+    if not (is_host(after["host"]) or machine):
         return found.end, Origin()
     return after.end(), _origin(after.groupdict())
 

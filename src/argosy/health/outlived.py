@@ -4,6 +4,7 @@ A job that stopped for a fault does not step on, and one that was started anew s
 not know how progress is found in logs, nor which of the clues left is the cause.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from argosy.health.lived import lived_through
 LIVED, TRACEBACK = "run.lived_through", "python.traceback"
 """The signatures of lines that may call a fault past, and that open a Python error of many lines."""
 
-TRACEBACK_LINES, NEXT_LINES = 80, 3
+TRACEBACK_LINES, NEXT_LINES, NO_LINE = 80, 3, -1_000
 PROGRESS = "run.progress"
 """The signature of the line after which a log shows some steps more (steps.py)."""
 
@@ -33,13 +34,13 @@ ENDS = ("elastic.", "deepspeed.exit", "mpi.signal", "slurm.task", "launcher.clos
 
 def part(clues: Sequence[Clue]) -> tuple[list[Clue], list[Clue]]:
     """Part clues into those that may tell what ended the job, and causes that the job outlived, as told or as seen."""
-    steps = [clue for clue in clues if clue.signature == PROGRESS]
+    steps = _Steps(clues)
     failed_us = _first_failure_us(clues, steps)
     said = set(_said(clues))
     left: list[Clue] = []
     outlived: list[Clue] = []
     for clue in clues:
-        past = _passed(clue, steps) or _stale(clue, failed_us)
+        past = steps.passed(clue) or _stale(clue, failed_us)
         past = clue.role in ("cause", "symptom") and ((past and not _slow(clue)) or clue.order in said)
         if not past:
             left.append(clue)
@@ -54,10 +55,10 @@ def still_worth_telling(outlived: Iterable[Clue], clues: Sequence[Clue], *, fail
     failed: something ended the job. Then what was but said to be lived through may be it; else those that cost the job
     a start, or that hardware still has.
     """
-    steps = [clue for clue in clues if clue.signature == PROGRESS]
+    steps = _Steps(clues)
     ended = any(clue.signature.startswith(ENDS) for clue in clues)
     if failed:
-        kept = [clue for clue in outlived if not _passed(clue, steps)]
+        kept = [clue for clue in outlived if not steps.passed(clue)]
     else:
         kept = [
             clue for clue in outlived if ended or (clue.remedy == "cordon_replace" and clue.layer in MACHINE_LAYERS)
@@ -65,8 +66,29 @@ def still_worth_telling(outlived: Iterable[Clue], clues: Sequence[Clue], *, fail
     return [replace(clue, strength=max(1, clue.strength - 1)) for clue in kept]
 
 
-def _passed(clue: Clue, steps: Iterable[Clue]) -> bool:
-    return any(_before(clue, step) for step in steps)
+class _Steps:
+    """The last steps that each log shows, asked for by as many clues as there are logs."""
+
+    def __init__(self, clues: Iterable[Clue]) -> None:
+        self._lines: dict[str, int] = {}
+        times: dict[str, int] = {}
+        for clue in clues:
+            if clue.signature == PROGRESS:
+                source = clue.line.source
+                self._lines[source] = max(clue.line.number, self._lines.get(source, 0))
+                if clue.at_us is not None:
+                    times[source] = max(clue.at_us, times.get(source, clue.at_us))
+        # Two logs' do, for any log has another among them.
+        self._latest = sorted(times.items(), key=lambda item: -item[1])[:2]
+
+    def passed(self, clue: Clue) -> bool:
+        """Tell whether steps followed a clue: by their lines in one log, by their times in two."""
+        source, at_us = clue.line.source, clue.at_us
+        if clue.line.number < self._lines.get(source, 0):
+            return True
+        return at_us is not None and any(
+            other != source and at_us + AFTER_US < step_us for other, step_us in self._latest
+        )
 
 
 def _said(clues: Sequence[Clue]) -> Iterator[int]:
@@ -76,22 +98,30 @@ def _said(clues: Sequence[Clue]) -> Iterator[int]:
     for clue in clues:
         if clue.signature in (LIVED, TRACEBACK) and (clue.signature == TRACEBACK or lived_through(clue.line.text)):
             (calm if clue.signature == LIVED else traces).setdefault(_who(clue), []).append(clue.line.number)
+    for lines in (*calm.values(), *traces.values()):
+        lines.sort()
     for clue in clues:
         # Where skipping is the fault, the word is no comfort.
         if clue.role not in ("cause", "symptom") or clue.fault_class == "user.uneven_data":
             continue
-        at, lines = clue.line.number, calm.get(_who(clue), ())
-        above = [line for line in traces.get(_who(clue), ()) if at - TRACEBACK_LINES < line < at]
-        announced = above and any(max(above) - NEXT_LINES <= line < max(above) for line in lines)
-        if lived_through(clue.line.text) or announced or any(at < line <= at + NEXT_LINES for line in lines):
+        at, lines = clue.line.number, calm.get(_who(clue), [])
+        opened = _last_below(traces.get(_who(clue), []), at)
+        announced = opened > at - TRACEBACK_LINES and _last_below(lines, opened) >= opened - NEXT_LINES
+        if lived_through(clue.line.text) or announced or _last_below(lines, at + NEXT_LINES + 1) > at:
             yield clue.order
+
+
+def _last_below(lines: Sequence[int], limit: int) -> int:
+    """Find the last of sorted numbers below a limit; one below all lines where there is none."""
+    place = bisect_left(lines, limit)
+    return lines[place - 1] if place else NO_LINE
 
 
 def _who(clue: Clue) -> tuple[str, int | None]:
     return clue.line.source, clue.line.rank
 
 
-def _first_failure_us(clues: Iterable[Clue], steps: Sequence[Clue]) -> int | None:
+def _first_failure_us(clues: Iterable[Clue], steps: _Steps) -> int | None:
     """Tell when the first process failed that did not live on."""
     times = [
         clue.at_us
@@ -99,7 +129,7 @@ def _first_failure_us(clues: Iterable[Clue], steps: Sequence[Clue]) -> int | Non
         if clue.at_us is not None
         and clue.layer not in MACHINE_LAYERS
         and (clue.role == "cause" or (clue.role == "symptom" and clue.strength > 1))
-        and not _passed(clue, steps)
+        and not steps.passed(clue)
     ]
     return min(times, default=None)
 
@@ -112,10 +142,3 @@ def _stale(clue: Clue, failed_us: int | None) -> bool:
 
 def _slow(clue: Clue) -> bool:
     return clue.family in SLOW_FAMILIES or clue.fault_class in SLOW_CLASSES
-
-
-def _before(clue: Clue, step: Clue) -> bool:
-    """Tell whether steps followed a clue: by their lines in one log, by their times in two."""
-    if clue.line.source == step.line.source:
-        return clue.line.number < step.line.number
-    return clue.at_us is not None and step.at_us is not None and clue.at_us + AFTER_US < step.at_us

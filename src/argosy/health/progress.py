@@ -13,6 +13,8 @@ TIMEOUTS = ("timeout.watchdog", "timeout.gloo", "timeout.hccl_notify", "timeout.
 # What rank 0 puts into the store for the others.
 FIRST_KEYS = ("nccl_id", "ncclUniqueId", "/0//cuda//0", "0->", "rank_0", "store_based_barrier")
 LIKELY_GROUP_SHARE = 0.5
+GAP_RANKS_MIN = 3
+"""Of fewer ranks that wait, one left out may be one whose log nobody gave."""
 
 
 def from_progress(clues: Sequence[Clue]) -> list[Clue]:
@@ -73,7 +75,9 @@ def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
     elsewhere, strength = (stacks, 2) if stacks else (busy, 1)
     known = {clue.rank for clue in elsewhere if clue.rank is not None}
     if not known:
+        # Ranks are numbered from 0 on, so a number that is left out between others is a rank, too.
         world = max((int(clue.field("world")) for clue in clues if clue.field("world")), default=0)
+        world = world or (1 + max(waited) if len(waited) >= GAP_RANKS_MIN else 0)
         known, strength = set(range(world)) - waited, 1
     if not known and 0 not in waited and all(_waits_for_first(clue) for clue in timeouts):
         known, strength = {0}, 1

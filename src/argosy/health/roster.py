@@ -15,7 +15,8 @@ PLACES_MAX = 200_000
 _INIT = re.compile(
     rb"(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[-?\d+\] NCCL INFO [^\n]*?\brank (?P<rank>\d+) n[rR]anks (?P<of>\d+)"
 )
-NEEDLES = (b" nranks ", b" nRanks ")
+# Stands in either spelling, and one short search is half the time of two.
+NEEDLE = b"anks "
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Roster:
 
     def learn(self, block: bytes) -> None:
         """Read the lines with which NCCL opens communicators."""
-        if not any(needle in block for needle in NEEDLES):
+        if NEEDLE not in block:
             return
         for found in _INIT.finditer(block):
             place = (found["host"].decode("utf-8", "replace"), int(found["pid"][:9]))

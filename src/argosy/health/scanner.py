@@ -54,6 +54,7 @@ class Scanner:
         self._loose = tuple(_ANCHORED.search(one.pattern) is None for one in self.signatures)
         # What to try on lines of a shape; False where that depends on a line's digits.
         self._shapes: dict[bytes, tuple[tuple[int, ...], bool]] = {}
+        self._dull: set[bytes] = set()
         # What looks like a fault and is none matters only on lines that something else matches as well.
         self._search = _Literals([one for one in self.signatures if one.role != "harmless"], bytes)
         self._literals = _Literals(self.signatures, bytes)
@@ -65,7 +66,7 @@ class Scanner:
 
         Lines that are `dull` are left out.
         """
-        done, shapes, returns = start, block.translate(_SHAPE), b"\r" in block
+        done, returns = start, b"\r" in block
         for _, begin, end in self._search.found(block.lower()):
             if end <= done or (block[end : end + 2] == b"]:" and _is_prefix(block, begin, end)):
                 continue
@@ -78,16 +79,17 @@ class Scanner:
                 first = block.rfind(b"\r", first, begin) + 1 or first
                 stop = block.find(b"\r", end, done)
                 done = stop if stop >= 0 else done
-            shape = shapes[first:done]
+            line = block[first:done]
+            shape = line.translate(_SHAPE)
             known = self._shapes.get(shape)
             if known is None:
-                known = self._learnt(block[first:done], shape)
+                known = self._learnt(line, shape)
             candidates, exact = known
             if candidates and not exact:
-                there = self.candidates(block[first:done])
+                there = self.candidates(line)
                 candidates = tuple(index for index in candidates if index in there)
             if candidates:
-                yield Hit(line=block[first:done], shape=shape, start=first, candidates=candidates)
+                yield Hit(line=line, shape=shape, start=first, candidates=candidates)
 
     def candidates(self, line: bytes) -> tuple[int, ...]:
         """Tell which signatures have a literal in a line, by their places in `signatures`."""
@@ -98,7 +100,8 @@ class Scanner:
 
         Training logs are such lines by the million. Patterns and literals that ask for certain digits are tried.
         """
-        if len(hit.shape) <= SHAPE_BYTES_MAX:
+        if len(hit.shape) <= SHAPE_BYTES_MAX and hit.shape not in self._dull:
+            self._dull.add(hit.shape)
             numbered = self._numbered.owners(hit.shape.lower())
             left = [index for index in hit.candidates if not self._blind[index] and index not in numbered]
             wanted = {index for index in (*left, *numbered) if self.signatures[index].role != "harmless"}
@@ -113,6 +116,7 @@ class Scanner:
         if len(shape) <= SHAPE_BYTES_MAX:
             if len(self._shapes) >= SHAPES_MAX:
                 self._shapes.clear()
+                self._dull.clear()
             self._shapes[shape] = known
         return known
 

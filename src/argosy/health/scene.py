@@ -54,6 +54,14 @@ class Scene:
         """Give what is known of a rank's process."""
         return self.liveness.ranks.get(rank, _UNKNOWN)
 
+    def is_uncollected(self, index: int) -> bool:
+        """Tell whether all that speaks against a rank is that its trace is missing, while its host left others."""
+        rank = int(self.board.ranks[index])
+        traced = self.board.of_rank
+        mates = self.ranks_on.get(self.hosts.get(rank, ""), {rank}) - {rank}
+        alone = bool(mates) and mates.isdisjoint(traced)
+        return rank not in traced and self.state(rank).state not in GONE and not alone
+
     def numbers(self, indices: Iterable[int]) -> tuple[int, ...]:
         """Turn indices into rank numbers, ascending."""
         return tuple(sorted(int(self.board.ranks[index]) for index in indices))
@@ -129,13 +137,15 @@ class Scene:
     def _behind(self, group: int, seat: int, rank: int) -> str:
         needed = int(self.waits.lowest[group])
         text = f"{self.board.name(group)} for rank {rank} at {self.what(group, needed)}"
-        if self.board.silent[seat]:
+        if rank not in self.board.of_rank:
             return f"{text}; it left no trace"
         if self.board.entered[seat] >= needed:
             return f"{text}, which it entered"
         if self.board.enqueued[seat] >= needed:
             return f"{text}, which its host queued and its device did not begin"
-        return f"{text}, which it never entered; its last was number {int(self.board.enqueued[seat])}"
+        last = int(self.board.enqueued[seat])
+        did = f"its last was number {last}" if last >= 0 else "its trace shows none there"
+        return f"{text}, which it never entered; {did}"
 
     def what(self, group: int, sequence: int) -> str:
         """Name a group's collective, as the first member that tells has it."""

@@ -29,14 +29,19 @@ _TROUBLE = re.compile(r"\b(?:error|fail|exception|out of memory|timed? ?out|abor
 
 
 # The last lines of a block that speak of a checkpoint; more are not looked at.
-CHECKPOINT, LOOKED_AT_MAX = b"heckpoint", 4
+CHECKPOINTS, LOOKED_AT_MAX = (b"heckpoint", b"napshot"), 4
+_NOT_SAVED = (
+    r"\b(?:fail|error|unable|could not|will be|never|not (?:been )?(?:saved|written)|load|restor|resum|delet|remov"
+    r"|discard|skip|next|every|interval)"
+)
 _SAVED = re.compile(
-    r"^(?!.*\b(?:fail|error|unable|could not|will be|never|not (?:been )?(?:saved|written)))"
-    r".*\b(?:saved|wrote|written|saving model)\b",
+    rf"^(?!.*{_NOT_SAVED}).*(?:\b(?:saved|wrote|written|saving model)\b|\b(?:finished|done) (?:saving|writing)\b"
+    r"|\b(?:saving|writing)\b.*\bdone\b"
+    r"|(?:checkpoint|snapshot)\b.{0,60}\b(?:committed|persisted|finali[sz]ed|completed?|is ready|stored)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _SAVED_STEP = re.compile(
-    r"\b(?:(?:global_?)?step|iter(?:ation)?|checkpoint)s?[_\-/ =:#]{1,8}(\d{1,9})\b", re.IGNORECASE
+    r"(?:\b|_)(?:(?:global_?)?step|iter(?:ation)?|checkpoint|snapshot)s?[_\-/ =:#]{0,8}(\d{1,9})\b", re.IGNORECASE
 )
 
 
@@ -77,7 +82,7 @@ def checkpoint_of(block: bytes) -> str:
     """
     at = len(block)
     for _ in range(LOOKED_AT_MAX):
-        at = block.rfind(CHECKPOINT, 0, at)
+        at = max(block.rfind(word, 0, at) for word in CHECKPOINTS)
         if at < 0:
             return ""
         end = block.find(b"\n", at, at + LINE_BYTES)

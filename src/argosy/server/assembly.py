@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from argosy.server.api.office import Office
@@ -37,7 +38,7 @@ def assemble(heart: Heart, folder: Path) -> Whole:
     office = Office(
         service=service,
         intake=intake,
-        tryout=Tryout(heart, intake.read),
+        tryout=Tryout(heart, partial(intake.read, tried=True)),
         facts=Facts(store, loop, service.front),
         ranklogs=RankLogs(store, loop, service.front),
         started_us=time.time_ns() // 1000,

@@ -45,7 +45,8 @@ def attempts_of(store: Store, job_id: str, now_us: int) -> list[AttemptView]:
     """List a job's attempts, oldest first, predicted beside measured. now_us: up to when one that runs costs."""
     rows = store.read(
         "SELECT id, generation, nodes, chips, began_us, running_us, ended_us, wait_us, foretold_us, price_per_hour, "
-        "predicted, measured FROM attempt WHERE job = ? ORDER BY began_us DESC, generation DESC LIMIT ?",
+        "predicted, measured, untold.text FROM attempt LEFT JOIN untold ON untold.about = id AND generation = 1 "
+        "WHERE job = ? ORDER BY began_us DESC, generation DESC LIMIT ?",
         (job_id, ATTEMPTS_SHOWN),
     )
     job = _job_of(store, job_id) if rows else None
@@ -53,7 +54,8 @@ def attempts_of(store: Store, job_id: str, now_us: int) -> list[AttemptView]:
 
 
 def _attempt(row: tuple[Any, ...], job: AnyJob | None, now_us: int) -> AttemptView:
-    name, generation, nodes, chips, began_us, running_us, ended_us, wait_us, foretold_us, price, told, measured = row
+    name, generation, nodes, chips, began_us, running_us, ended_us, wait_us, foretold_us, price, *rest = row
+    told, measured, why = rest
     roll = read_roll(measured)
     predicted = Figures.model_validate_json(told) if told else Figures()
     per_trillion = predicted.cost_per_trillion_tokens
@@ -79,6 +81,7 @@ def _attempt(row: tuple[Any, ...], job: AnyJob | None, now_us: int) -> AttemptVi
         ended_us=ended_us,
         predicted=predicted,
         measured=figures,
+        wait_text=why or "",
     )
 
 

@@ -11,7 +11,8 @@ import re
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +27,8 @@ ALL_BYTES_MAX = 16 * BUNDLE_BYTES_MAX
 """The most that all archives together may take."""
 KEPT_S = 3_600.0
 """How long an archive is kept that no job needs, or needs yet."""
+PART = ".part-"
+"""How the names of archives begin that are not whole."""
 NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -34,6 +37,7 @@ class Bundles:
 
     def __init__(self, folder: Path, store: Store, loop: Loop) -> None:
         self._folder, self._store, self._loop = folder, store, loop
+        self._whole_bytes = self._coming_bytes = 0
 
     def path(self, name: str) -> Path | None:
         """Place an archive; None where it is not here."""
@@ -49,42 +53,53 @@ class Bundles:
         return path is not None
 
     @contextlib.contextmanager
-    def incoming(self) -> Iterator[BinaryIO]:
-        """Give a file for an archive that comes in; whatever is not kept of it goes.
+    def incoming(self) -> Iterator["Incoming"]:
+        """Give a place for an archive that comes in; whatever is not kept of it goes.
 
         Raises BadInputError where all archives together are too large, InfrastructureError where it can't be written.
         """
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            taken = sum(map(_size, self._folder.iterdir()))
-            if taken >= ALL_BYTES_MAX:
-                text = f"the service holds {taken:,} bytes of uploaded code; at most {ALL_BYTES_MAX:,} are taken"
-                raise BadInputError(f"{text}; what no job needs goes within an hour")
-            descriptor, partial = tempfile.mkstemp(prefix=".part-", dir=self._folder)
-            os.close(descriptor)
-            try:
-                with Path(partial).open("wb") as file:
-                    yield file
-            finally:
-                Path(partial).unlink(missing_ok=True)
+            self._whole_bytes = self._whole()
+            descriptor, partial = tempfile.mkstemp(prefix=PART, dir=self._folder)
+            with os.fdopen(descriptor, "wb") as file:
+                coming = Incoming(file=file, path=Path(partial), count=self._count)
+                try:
+                    yield coming
+                finally:
+                    coming.path.unlink(missing_ok=True)
+                    self._coming_bytes -= coming.size_bytes
+                    self._whole_bytes = self._whole()
         except OSError as error:
             raise InfrastructureError(f"{self._folder}: code can't be kept: {error.strerror or error}") from error
 
-    def keep(self, file: BinaryIO, name: str) -> None:
+    def keep(self, coming: "Incoming", name: str) -> None:
         """Keep what came in; on disk when it returns. Raises BadInputError for what is no tar.gz, OSError."""
-        file.flush()
-        os.fsync(file.fileno())
+        coming.file.flush()
+        os.fsync(coming.file.fileno())
         try:
-            with tarfile.open(file.name, "r:gz") as archive:
+            with tarfile.open(coming.path, "r:gz") as archive:
                 archive.next()
         except (tarfile.TarError, EOFError, ValueError, OSError) as error:
             raise BadInputError(f"the body is no tar.gz: {error}") from error
-        Path(file.name).replace(self._folder / name)
+        coming.path.replace(self._folder / name)
         descriptor = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def _count(self, size_bytes: int) -> None:
+        """Count bytes that come in, of all uploads under way. Raises BadInputError for those beyond the bound."""
+        held = self._whole_bytes + self._coming_bytes
+        if held + size_bytes > ALL_BYTES_MAX:
+            text = f"the service holds {held:,} bytes of uploaded code; at most {ALL_BYTES_MAX:,} are taken"
+            raise BadInputError(f"{text}; what no job needs goes within an hour")
+        self._coming_bytes += size_bytes
+
+    def _whole(self) -> int:
+        """Measure the archives that are whole."""
+        return sum(_size(path) for path in self._folder.iterdir() if not path.name.startswith(PART))
 
     async def is_for(self, name: str, node: str) -> bool:
         """Say whether a node has a job that needs this archive: nobody else's code is any agent's business."""
@@ -102,6 +117,22 @@ class Bundles:
             for path in list(self._folder.iterdir()):
                 if path.name not in needed and time.time() - path.stat().st_mtime > KEPT_S:
                     path.unlink(missing_ok=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Incoming:
+    """An archive on its way. count: hears of every piece before it is written, and may refuse it."""
+
+    file: BinaryIO
+    path: Path
+    count: Callable[[int], None]
+    size_bytes: int = 0
+
+    def write(self, piece: bytes) -> None:
+        """Take a piece. Raises BadInputError where all archives together become too large, OSError."""
+        self.count(len(piece))
+        self.size_bytes += len(piece)
+        self.file.write(piece)
 
 
 def _size(path: Path) -> int:

@@ -44,6 +44,7 @@ HURRY_S = 0.1
 """How long an answer that need not wait for orders waits for the loop; then they come with a later one."""
 LOG_S = 20.0
 MAIL_MAX = 256
+REFUSALS_KEPT = 1000
 REPORTS_MAX = 1000
 BUSY = 20_000
 """So many events that wait for the loop make agents hold their reports back."""
@@ -100,6 +101,7 @@ class Desk:
         self._agents: dict[str, Agent] = {}
         self._unswept: list[Agent] = []
         self._logs: dict[str, asyncio.Future[LogPart]] = {}
+        self._refusals: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._run = secrets.token_hex(4)
         self._closed = False
@@ -114,6 +116,10 @@ class Desk:
         """Say when a node's agent was last heard."""
         agent = self._agents.get(node)
         return agent.heard_us or None if agent is not None else None
+
+    def refusal(self, job: str) -> str:
+        """Say which node last refused an order for a job, and why; empty where none did."""
+        return self._refusals.get(job, "")
 
     def expect(self, nodes: Iterable[str]) -> None:
         """Count the silence of nodes that were up before the server began from now on."""
@@ -253,6 +259,9 @@ class Desk:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(report)
             case OrderRefused(attempt=attempt, text=text):
+                self._refusals[attempt.rpartition(".")[0]] = f"{node} refused an order: {text}"
+                if len(self._refusals) > REFUSALS_KEPT:
+                    del self._refusals[next(iter(self._refusals))]
                 self._note("node.refused", node, f"{attempt}: {text}")
             case NodeNoted(text=text, level=level):
                 self._note(f"node.{level}", node, text)

@@ -52,14 +52,17 @@ class Intake:
         self._config_of = config_of
         self._keys: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    def read(self, submission: Submission, owner: str) -> tuple[Handed, str]:
-        """Read and check a job; gives it with its model's config. Raises BadInputError."""
+    def read(self, submission: Submission, owner: str, *, tried: bool = False) -> tuple[Handed, str]:
+        """Read and check a job; gives it with its model's config. tried: it is not to run, so needs no uploaded code.
+
+        Raises BadInputError.
+        """
         handed = take(submission, owner, wall_us())
         job = handed.job
         check_chips(job.chips.allow, self._chips())
         if not isinstance(job, RunJob):
             return handed, self._config_of(job.model, submission.model_config_text)
-        if job.run.upload is not None and not submission.bundle:
+        if job.run.upload is not None and not submission.bundle and not tried:
             raise BadInputError("run.upload: its files come first: PUT /v1/bundles, then name the id as `bundle`")
         if submission.bundle and job.run.upload is None:
             raise BadInputError("bundle: got one for a job that uploads nothing; write `upload: FOLDER` in the job")

@@ -4,6 +4,7 @@ Asks for parts and joins them; must not know HTTP, nor where ranks are.
 """
 
 import asyncio
+import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -42,14 +43,17 @@ ReadPart = Callable[[Place, int, int], Awaitable[LogPart]]
 """Reads a part: place, offset, limit in bytes."""
 
 
-async def last_lines(places: Sequence[Place], tail: int, read: ReadPart) -> list[LogLine]:
-    """Give the last lines of every rank, merged by time; those of the one that failed first come before all."""
+async def last_lines(places: Sequence[Place], tail: int, read: ReadPart, *, live: bool = False) -> list[LogLine]:
+    """Give the last lines of every rank, merged by time; those of the one that failed first come before all.
+
+    live: the attempt is not over, so a rank without a log may yet begin.
+    """
     gate = asyncio.Semaphore(AT_ONCE)
     most = min(PART_BYTES, max(LEAST_BYTES, ALL_BYTES // max(1, len(places))), tail * TAIL_BYTES_A_LINE)
 
     async def one(place: Place) -> list[LogLine]:
         async with gate:
-            lines = await _read(place, -most, most, read)
+            lines = await _read(place, -most, most, read, live)
             return lines[-tail:]
 
     found = await asyncio.gather(*(one(place) for place in places))
@@ -68,9 +72,9 @@ async def new_lines(
         alive = [place for place in places if not place.ended]
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(place: Place, gate: asyncio.Semaphore = gate) -> list[LogLine]:
+        async def one(place: Place, gate: asyncio.Semaphore = gate, live: bool = not done) -> list[LogLine]:
             async with gate:
-                return await _read(place, place.offset, most, read)
+                return await _read(place, place.offset, most, read, live)
 
         found = await asyncio.gather(*(one(place) for place in alive))
         lines = sorted((line for each in found for line in each), key=lambda line: line.at_us or 0)
@@ -81,7 +85,7 @@ async def new_lines(
             await asyncio.sleep(POLL_S)
 
 
-async def _read(place: Place, offset: int, limit: int, read: ReadPart) -> list[LogLine]:
+async def _read(place: Place, offset: int, limit: int, read: ReadPart, live: bool) -> list[LogLine]:
     """Read on in one rank's log; what can't be read is a line that says why."""
     try:
         part = await read(place, offset, limit)
@@ -92,12 +96,14 @@ async def _read(place: Place, offset: int, limit: int, read: ReadPart) -> list[L
     # A log that is at its end may still grow while its rank lives.
     place.ended = part.ended and part.next_offset >= part.size
     if part.text and not part.data:
+        # Its node may not even have heard of it yet.
+        place.ended = place.ended and not live
         return [] if not place.ended else [_line(place, part.next_offset, None, f"[{part.text}]")]
-    return _lines(place, part)
+    return _lines(place, part, time.time_ns() // 1000 if live else None)
 
 
-def _lines(place: Place, part: LogPart) -> list[LogLine]:
-    """Cut a part into lines, each with about when it was written."""
+def _lines(place: Place, part: LogPart, new_us: int | None) -> list[LogLine]:
+    """Cut a part into lines, each with about when it was written. new_us: where its node has not noted that yet."""
     begin = part.offset - len(place.rest)
     pieces = (place.rest + part.data).split(b"\n")
     if part.offset > 0 and not place.begun:
@@ -110,7 +116,7 @@ def _lines(place: Place, part: LogPart) -> list[LogLine]:
     found = []
     for piece in pieces:
         index = bisect_right(starts, begin) - 1
-        at_us = part.marks[index][1] if index >= 0 else None
+        at_us = part.marks[index][1] if index >= 0 else new_us
         begin += len(piece) + 1
         if piece or not place.ended:
             found.append(_line(place, begin, at_us, piece.decode(errors="replace").rstrip("\r")))

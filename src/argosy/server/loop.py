@@ -35,6 +35,8 @@ FAILED_EXIT = 70
 BATCH_MAX = 512
 QUEUE_MAX = 100_000
 SECOND_US = 1_000_000
+CATCH_UP = 0.1
+"""By how much of the time passed the log's clock is faster or slower until it tells what the wall's does."""
 
 T = TypeVar("T")
 
@@ -65,6 +67,36 @@ def wall_us() -> int:
     return time.time_ns() // 1000
 
 
+def passed_us() -> int:
+    """Give the time since some start in microseconds; it never steps."""
+    return time.monotonic_ns() // 1000
+
+
+class SteadyClock:
+    """The log's time: it starts from the wall's, or from the log where that is further, and runs evenly from there.
+
+    Leases and time limits are told in the log's time, but lived through by machines. Were it the wall's, a step forward
+    (a clock that is set, a virtual machine that is woken) would end every lease at once, and chips whose ranks still
+    run would be given away; after a step back no timer would go off until the wall is there again. So it goes by the
+    monotonic clock, and catches up slowly what the wall is ahead or behind. from_us: the log's last time.
+    """
+
+    def __init__(
+        self, from_us: int, wall_us: Callable[[], int] = wall_us, passed_us: Callable[[], int] = passed_us
+    ) -> None:
+        self._wall_us, self._passed_us = wall_us, passed_us
+        self._now_us, self._at_us = max(from_us, wall_us()), passed_us()
+
+    def __call__(self) -> int:
+        """Give the time in microseconds since 1970, as far as that is known."""
+        at_us = self._passed_us()
+        passed_us, self._at_us = at_us - self._at_us, at_us
+        most_us = int(passed_us * CATCH_UP)
+        behind_us = self._wall_us() - self._now_us - passed_us
+        self._now_us += passed_us + max(-most_us, min(most_us, behind_us))
+        return self._now_us
+
+
 @dataclass(slots=True, kw_only=True)
 class _Item:
     """One thing to do: an event to handle, writes to commit, or a question to answer."""
@@ -81,8 +113,9 @@ class _Item:
 class Loop:
     """Drives one core. annals: writes that go with every record. heard: is told of every record once it is committed.
 
-    clock_us: the wall's; it may go back, the log's time does not. end: of the process, when the loop can't go on:
-    without it nothing else here is of use.
+    clock_us: a steady clock unless told; it may go back, the log's time does not. end: of the process, when the loop
+    can't go on: without it nothing else here is of use. trouble: why the store takes nothing at present; empty where it
+    does.
     """
 
     def __init__(
@@ -91,19 +124,20 @@ class Loop:
         *,
         annals: Along,
         heard: Heard,
-        clock_us: Callable[[], int] = wall_us,
+        clock_us: Callable[[], int] | None = None,
         end: Callable[[], None] = end_process,
     ) -> None:
-        self._store, self._annals, self._heard, self._clock_us = store, annals, heard, clock_us
+        self._store, self._annals, self._heard = store, annals, heard
         self._end = end
         self._queue: queue.Queue[_Item | None] = queue.Queue(QUEUE_MAX)
         self._thread = threading.Thread(target=self._run, name="argosy-loop", daemon=True)
         self._memory = Memory(store)
         self._state = self._memory.rebuilt()
+        self._clock_us = clock_us or SteadyClock(self._state.now_us)
         self._pass_at_s: float | None = None
         self._again_at_s = 0.0
-        self._void = False
-        self._closed = False
+        self._void = self._closed = False
+        self.trouble = ""
         self._closing = threading.Lock()
         self.term = 0
 
@@ -200,7 +234,8 @@ class Loop:
         now_s = time.monotonic()
         if now_s < self._again_at_s:
             return []
-        items = []
+        # Without anything to do it is found out all the same when the store takes writes again.
+        items = [_Item()] if self._void else []
         if self._state.timers and self._state.timers[0][0] <= self._clock_us():
             items.append(_Item(kind=TimeReached))
         if self._pass_at_s is not None and self._pass_at_s <= now_s:
@@ -221,8 +256,8 @@ class Loop:
         try:
             if self._void:
                 # Nothing more is decided before the store takes writes again.
-                self._store.commit(())
-                self._void = False
+                self._store.probe()
+                self._void, self.trouble = False, ""
             lines, statements = self._step_all(items)
             self._store.commit(lines, statements)
         except Exception as error:
@@ -268,8 +303,9 @@ class Loop:
         if not isinstance(error, ArgosyError):
             LOG.exception("an event could not be handled; the state is rebuilt from the store")
             error = InfrastructureError(f"the service failed over this: {type(error).__name__}: {error}")
-        else:
+        elif str(error) != self.trouble:
             LOG.error("%s", error)
+            self.trouble = str(error)
         self._void = True
         self._again_at_s = time.monotonic() + AGAIN_S
         if any(item.kind is PassDue for item in items):

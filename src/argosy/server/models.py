@@ -57,7 +57,8 @@ class Figures(Model):
     """What was predicted or measured of an attempt; None where it is not known.
 
     wait_s: from being queued to getting nodes; foretold where it starts at once, or the time limits of others tell.
-    start_s: from getting nodes to all ranks at work. cost: in the units of the fleet's prices: predicted for all steps
+    start_s: from getting nodes to all ranks at work. memory_gb: predicted of the fullest chip, measured of the rank
+    that had most, on a CPU its whole process. cost, cost_per_trillion_tokens: US dollars; cost predicted for all steps
     that were left to do, measured for the chips held so far. emulated: times and costs are of emulated chips.
     """
 
@@ -74,7 +75,7 @@ class Figures(Model):
 
 
 class AttemptView(Model):
-    """One generation of one try at running a job."""
+    """One generation of one try at running a job. wait_text: why no wait was foretold; empty where one was."""
 
     id: str
     generation: int
@@ -85,6 +86,7 @@ class AttemptView(Model):
     ended_us: int | None = None
     predicted: Figures = Figures()
     measured: Figures = Figures()
+    wait_text: str = ""
 
 
 class Progress(Model):
@@ -150,7 +152,10 @@ class OfferView(Model):
 
 
 class DryRun(Model):
-    """What would become of a job. state: running, waiting or refused, after one pass; preempts: jobs it would stop."""
+    """What would become of a job. state: running, waiting or refused, after one pass; preempts: jobs it would stop.
+
+    start_text: why nobody can tell when it would start; empty where that is known.
+    """
 
     name: str
     queue: str
@@ -161,6 +166,7 @@ class DryRun(Model):
     why: str = ""
     start_p50_us: int | None = None
     start_p90_us: int | None = None
+    start_text: str = ""
     preempts: list[str] = []
 
 
@@ -195,7 +201,10 @@ class ChapterView(Model):
 
 
 class Explanation(Model):
-    """Why a job waits, runs where it runs, or ended; and its story so far."""
+    """Why a job waits, runs where it runs, or ended; and its story so far.
+
+    start_text: why nobody can tell when it will start; empty where that is known, and for what does not wait.
+    """
 
     job: str
     name: str
@@ -210,6 +219,7 @@ class Explanation(Model):
     ahead: int = 0
     start_p50_us: int | None = None
     start_p90_us: int | None = None
+    start_text: str = ""
     change: str = ""
     story: list[ChapterView] = []
 
@@ -343,7 +353,10 @@ class AuditRow(Model):
 
 
 class Status(Model):
-    """How the service is. jobs, nodes: counts by state. waiting: events that are yet to be handled."""
+    """How the service is. jobs, nodes: counts by state. waiting: events that are yet to be handled.
+
+    trouble: why nothing can be decided or acknowledged at present, such as a full disk; empty where all is well.
+    """
 
     version: str
     pid: int
@@ -357,6 +370,7 @@ class Status(Model):
     chips: int
     chips_held: int
     waiting: int
+    trouble: str = ""
 
 
 class BundleView(Model):

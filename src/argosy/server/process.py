@@ -72,6 +72,8 @@ async def _serve(options: Options) -> None:
     with place.listen(options.host, options.port) as listener:
         url = place.url_of(listener)
         heart = Heart(options.folder, options.ground, options.skills)
+        if options.restored:
+            heart.store.renew()
         whole = assemble(heart, options.folder)
         fleet = whole.service.front.hosts
         agents = LocalAgents(

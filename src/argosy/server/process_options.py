@@ -12,7 +12,7 @@ from argosy.server.planning import Skills
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How a server runs. folder: of its files. port: 0 for any. policy: None keeps the one it has.
-    retire_missing: strike nodes out that the fleet no longer has.
+    retire_missing: strike nodes out that the fleet no longer has. restored: the store was put back from an older copy.
 
     agents: nodes that get an agent on this host. owner: of the first token. ready: is told the URL.
     """
@@ -24,6 +24,7 @@ class Options:
     skills: Skills
     policy: Policy | None
     retire_missing: bool
+    restored: bool
     agents: tuple[str, ...]
     owner: str
     ready: Callable[[str], None]

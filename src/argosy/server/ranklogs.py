@@ -5,14 +5,14 @@ Asks books, loop and desk; must not know HTTP, nor how parts become lines.
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 
 from argosy.contracts.errors import BadInputError
 from argosy.contracts.talk import LogPart
 from argosy.control.state import State
 from argosy.server.books import attempts_of, ranks_of
 from argosy.server.front import Front
-from argosy.server.logs import Place
+from argosy.server.logs import POLL_S, Place
 from argosy.server.loop import Loop, wall_us
 from argosy.server.store import Store
 
@@ -53,12 +53,23 @@ class RankLogs:
         desk = self._front.desk
         return desk.read_log(place.node, place.attempt, place.generation, place.rank, offset, limit)
 
-    async def is_over(self, job: str, attempt: str) -> bool:
-        """Say whether an attempt runs no more."""
+    async def until_placed(self, job: str, attempt: str, rank: int | None) -> AsyncIterator[list[Place]]:
+        """Say again and again where the logs of a job lie that has not begun, up to when it has, or has ended."""
+        while True:
+            found = await self.places(job, attempt, rank)
+            yield found
+            if found or await self.is_over(job, None):
+                return
+            await asyncio.sleep(POLL_S)
+
+    async def is_over(self, job: str, attempt: str | None) -> bool:
+        """Say whether an attempt runs no more; None: whether none will any more."""
 
         def question(state: State) -> bool:
             found = state.jobs.get(job)
-            return found is None or found.attempt != attempt
+            if found is None or attempt is None:
+                return found is None or found.state == "ended"
+            return found.attempt != attempt
 
         over: bool = await asyncio.wrap_future(self._loop.ask(question))
         return over

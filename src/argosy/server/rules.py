@@ -12,7 +12,7 @@ def read_rules(wish: PolicyText, ground: Ground) -> Policy:
     """Read a queues.yaml. Raises BadInputError with the place of every mistake, or chips and sites nobody has."""
     policy = read_policy(wish.document, wish.source)
     kinds, sites = {each.chip.name for each in ground.classes}, {each.site for each in ground.classes}
-    problems = check_policy(policy, kinds, sites)
+    problems = check_policy(policy, kinds, sites, ground.nodes.values())
     if problems:
         raise BadInputError("\n".join(f"{wish.source}: {problem}" for problem in problems))
     return policy

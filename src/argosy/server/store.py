@@ -43,6 +43,7 @@ CREATE TABLE IF NOT EXISTS attempt (
     PRIMARY KEY (id, generation)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS attempt_job ON attempt (job);
 CREATE TABLE IF NOT EXISTS forecast (job TEXT PRIMARY KEY, wait_us INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS untold (about TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS agent (
     node TEXT PRIMARY KEY, hash TEXT NOT NULL, facts BLOB NOT NULL, at_us INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS token (
@@ -87,6 +88,18 @@ class Store:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
                 raise
+
+    def renew(self) -> None:
+        """Make it another service's, which agents join anew: this copy does not know what they did since it was made.
+
+        Numbers of jobs and terms come again, and an agent would take the former ones' ends for those of the new ones.
+        """
+        void: Statement = ("UPDATE agent SET hash = 'void ' || node WHERE hash != ''", ())
+        self.commit((), [put_about("service", secrets.token_hex(SERVICE_BYTES)), void])
+
+    def probe(self) -> None:
+        """Write something without meaning. Raises InfrastructureError where nothing can be written."""
+        self.commit((), [put_about("tried", "")])
 
     def keep(self, seq: int, data: bytes) -> None:
         """Keep a snapshot that covers the log up to seq, and drop what is no longer needed."""

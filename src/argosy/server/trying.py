@@ -51,6 +51,7 @@ def try_out(data: bytes, submitted: JobSubmitted, now_us: int) -> DryRun:
         why=why.code if why else job.reason,
         start_p50_us=why.eta_p50_us if why else None,
         start_p90_us=why.eta_p90_us if why else None,
+        start_text=why.start_unknown if why else "",
         preempts=_stopped(state, second.commands),
     )
 

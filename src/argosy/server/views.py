@@ -124,6 +124,7 @@ def explanation(state: State, job: JobState) -> Explanation:
         ahead=found.ahead,
         start_p50_us=found.eta_p50_us,
         start_p90_us=found.eta_p90_us,
+        start_text=found.start_unknown,
         change=found.change,
     )
 

@@ -91,13 +91,13 @@ class Agent:
             memory.running.clear()
             memory.fence.closed |= memory.fence.generations
 
-    def renew(self, boot: int, sent_us: int, term: int) -> None:
-        """Hear the server's answer to a heartbeat: the lease runs from when that was sent."""
+    def renew(self, boot: int, sent_us: int, term: int, lease_us: int) -> None:
+        """Hear the server's answer to a heartbeat: the lease runs from when that was sent, as long as it says."""
         self.check_lease()
         memory = self.memory
         if self.alive and boot == self.boot and term >= memory.fence.term:
             memory.fence.term = term
-            memory.lease_us = max(memory.lease_us, sent_us + self.lease_us)
+            memory.lease_us = max(memory.lease_us, sent_us + lease_us)
 
     def obey(self, message: Message) -> None:
         """Hear a command: refuse what is old or meant for a former process."""

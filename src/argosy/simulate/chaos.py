@@ -26,6 +26,7 @@ from argosy.simulate.world import SECOND_US, Network, World
 GAP_S = 8
 TURNS = ("fifo", "shortest_remaining", "fair", "makespan")
 """Orders that the queue that takes turns changes between."""
+LEASES_S = (20.0, LEASE_S, 90.0)
 REMEDIES = ("restart_in_place", "cordon_replace", "retry", "cordon_replace", "fix_user_code")
 
 
@@ -171,7 +172,7 @@ class Chaos:
             self.world.after(5 * SECOND_US, lambda: self.reopen(name))
 
     def policy_changes(self) -> None:
-        """Change spares, maintenance, guarantees, and the order of queues that take turns."""
+        """Change spares, maintenance, leases, guarantees, and the order of queues that take turns."""
         dice, policy = self.world.dice, self.server.state.policy
         start_us = self.world.now_us + dice.between(0, 60) * SECOND_US
         window = Window(site="north", rack=dice.below(3), from_us=start_us, to_us=start_us + 60 * SECOND_US)
@@ -185,7 +186,8 @@ class Chaos:
             for queue in policy.queues
         )
         self.world.fault("policy changed")
-        changed = replace(policy, queues=queues, maintenance=(window,), spares={"north": dice.below(2)})
+        spares, lease_s = {"north": dice.below(2)}, dice.choice(LEASES_S)
+        changed = replace(policy, queues=queues, maintenance=(window,), spares=spares, lease_s=lease_s)
         self.server.send(PolicyChanged, policy=changed)
 
     def node_is_swapped(self) -> None:

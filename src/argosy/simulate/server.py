@@ -103,8 +103,8 @@ class Server:
         if last is not None and (beat.boot, beat.sent_us) < (last.boot, last.sent_us):
             return
         self._heard_us[name], self._last[name] = self.world.now_us, beat
-        agent, term = self.agents[name], self.term
-        self.network.send(name, lambda: agent.renew(beat.boot, beat.sent_us, term))
+        agent, term, lease_us = self.agents[name], self.term, self._lease_us()
+        self.network.send(name, lambda: agent.renew(beat.boot, beat.sent_us, term, lease_us))
         known = self._boots.get(name)
         number = nodes.number[name]
         if known != beat.boot or nodes.observed[number] != "up":
@@ -193,9 +193,12 @@ class Server:
 
     def _post(self, name: str, attempt: str, generation: int, **more: Any) -> None:
         agent = self.agents[name]
-        boot, until_us = self._boots.get(name, 0), self._heard_us.get(name, self.world.now_us) + agent.lease_us
+        boot, until_us = self._boots.get(name, 0), self._heard_us.get(name, self.world.now_us) + self._lease_us()
         message = Message.stamped(self.term, attempt, generation, boot=boot, until_us=until_us, **more)
         self.network.send(name, lambda: agent.obey(message))
+
+    def _lease_us(self) -> int:
+        return State.us(self.state.policy.lease_s)
 
     def _plan(self, job: str) -> None:
         session = self._session

@@ -1,4 +1,4 @@
-"""What a rank finds where it runs: its torch device, its clock, its peak memory.
+"""What a rank finds where it runs: its torch device, its clock and trace, its peak memory.
 
 Knows nothing of what is trained.
 """
@@ -20,6 +20,12 @@ def clock_of(launch: Launch, seat: Seat) -> Clock:
     if launch.board:
         clock = EmulatedClock(launch.plan, seat, Board(Path(launch.board), launch.plan))
     return TracedClock(clock, seat) if launch.trace else clock
+
+
+def write_trace(clock: Clock, launch: Launch) -> None:
+    """Write down what a traced clock noted; another clock noted nothing."""
+    if isinstance(clock, TracedClock):
+        clock.write(Path(launch.directory) / "trace")
 
 
 def device_of(launch: Launch, seat: Seat) -> torch.device:

@@ -6,16 +6,15 @@ The fork server calls `run_rank`; everything it needs is in the Launch.
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import torch.distributed as dist
 
 from argosy.comm.groups import join_world, seat_of
-from argosy.comm.traced import TracedClock
 from argosy.contracts.messages import LEFT_CODE, Finished, Launch, Note, Upward
 from argosy.model.config import read_config
 from argosy.train.build import build
-from argosy.train.place import backend_of, clock_of, device_of, peak_memory_gb
+from argosy.train.diary import Diary
+from argosy.train.place import backend_of, clock_of, device_of, peak_memory_gb, write_trace
 from argosy.train.refusal import check_runnable
 from argosy.train.trainer import Trainer
 
@@ -30,6 +29,7 @@ def run_rank(launch: Launch, rank: int, report: Callable[[Upward], None]) -> int
     shape = read_config(launch.model_config, launch.job.model)
     check_runnable(launch.plan, shape)
     seat = seat_of(launch.plan, rank)
+    diary = Diary(launch, seat, report)
     device = device_of(launch, seat)
     clock = clock_of(launch, seat)
     join_world(
@@ -42,15 +42,14 @@ def run_rank(launch: Launch, rank: int, report: Callable[[Upward], None]) -> int
         timeout=PEER_TIMEOUT,
     )
     parts = build(launch, seat, shape, clock, device, PEER_TIMEOUT)
-    step = Trainer(launch, seat, parts, clock, device).run(report, os.getpid())
-    if isinstance(clock, TracedClock):
-        clock.write(Path(launch.directory) / "trace")
+    step = Trainer(launch, seat, parts, clock, device).run(diary, os.getpid())
+    write_trace(clock, launch)
     # Nobody leaves while a peer may still wait for him.
     dist.barrier()
     done = step >= launch.job.train.steps
     if done:
-        report(Finished(step=step, memory_gb=peak_memory_gb(device)))
+        diary(Finished(step=step, memory_gb=peak_memory_gb(device)))
     else:
-        report(Note(text=f"asked to leave: left after step {step}"))
+        diary(Note(text=f"asked to leave: left after step {step}"))
     dist.destroy_process_group()
     return 0 if done else LEFT_CODE

@@ -82,8 +82,7 @@ class Saving:
             return
         began_s = time.monotonic()
         path = self.checkpointer.save(self._info(step))
-        if self.rank == 0:
-            report(Saved(step=step, path=str(path), wall_s=time.monotonic() - began_s))
+        report(Saved(step=step, path=str(path), wall_s=time.monotonic() - began_s))
         self._saved_at_s = time.monotonic()
 
     def _info(self, step: int) -> CheckpointInfo:

@@ -57,8 +57,7 @@ class Trainer:
             began_s, virtual_ms = time.monotonic(), self.clock.now_ms()
             outcome = self.step(step)
             step += 1
-            if self.seat.rank == 0:
-                report(self._done(step, outcome, began_s, virtual_ms))
+            report(self._done(step, outcome, began_s, virtual_ms))
             late = step == first + 1  # the first step connects every pair of ranks
             if self.saving.is_due(step) or outcome.leaves:
                 self.saving.save(step, report)

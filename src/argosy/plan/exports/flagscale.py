@@ -7,9 +7,10 @@ not know files.
 
 from collections.abc import Mapping
 
+from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan, Stage
 from argosy.model.shape import ModelShape
-from argosy.plan.exports.grid import Grid, expectation, grid_of, vendors_of
+from argosy.plan.exports.grid import Grid, expectation, grid_of, headed, vendors_of
 from argosy.plan.exports.model_arguments import Arguments, model_arguments
 
 TOOL = "FlagScale"
@@ -29,8 +30,8 @@ def export_flagscale(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] |
     tokenizer, optimizer and checkpoints are left to the user.
     """
     grid = grid_of(plan, shape, TOOL)
+    said = check_flagscale(shape, plan.sequence_length)
     _check(grid)
-    said = model_arguments(shape, plan.sequence_length, TOOL)
     meshes = _meshes(grid)
     mixed = len(vendors_of(grid, vendors or {})) > 1
     system: dict[str, object] = {
@@ -49,9 +50,8 @@ def export_flagscale(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] |
         "micro-batch-size": grid.microbatch_size,
         "global-batch-size": plan.global_batch_size,
     }
-    ranks = f"{plan.world_size} rank{'' if plan.world_size == 1 else 's'}"
     lines = [
-        f"# {plan.model} on {ranks}: the train configuration of {VERSION}.",
+        f"# {headed(plan)}: the train configuration of {VERSION}.",
         "# Add data, tokenizer, optimizer and checkpoints. Each node has its own hetero_current_device_type: give it",
         "# by `type=` in the hostfile.",
         *(f"# {note}" for note in expectation(plan)),
@@ -64,6 +64,21 @@ def export_flagscale(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] |
     return "\n".join(lines) + "\n"
 
 
+def check_flagscale(shape: ModelShape, sequence_length: int) -> Arguments:
+    """Say a model in arguments; raises BadInputError for one that FlagScale has none for, whatever the plan."""
+    said = model_arguments(shape, sequence_length, TOOL)
+    for refused, what in (
+        (any(shape.windows), "attention in windows"),
+        (
+            shape.latent is not None and shape.rope_scaling is None,
+            "latent attention whose positions are not rescaled by YaRN",
+        ),
+    ):
+        if refused:
+            raise BadInputError(f"{TOOL} has no arguments for {shape.name}: {what} (its Megatron-LM is of July 2025)")
+    return said
+
+
 def _check(grid: Grid) -> None:
     """Refuse what meshes have no words for."""
     plan, stages = grid.plan, grid.stages
@@ -74,12 +89,6 @@ def _check(grid: Grid) -> None:
         (plan.virtual_stages > 1, f"{plan.virtual_stages} virtual stages", "one stage a rank with meshes"),
         (plan.schedule != "1f1b" and grid.places > 1, f"schedule {plan.schedule}", "1f1b with meshes"),
         (any(stage.cp > 1 for stage in stages), "context parallelism", "CP 1 with meshes"),
-        (any(grid.shape.windows), "attention in windows", "models without, for its Megatron-LM is of July 2025"),
-        (
-            grid.shape.latent is not None and grid.shape.rope_scaling is None,
-            "latent attention whose positions are not rescaled",
-            "YaRN with latent attention",
-        ),
         (plan.zero_stage > 1, f"ZeRO {plan.zero_stage}", "ZeRO 0 and 1 with meshes"),
         (
             len(kinds[several]) > 1,

@@ -105,6 +105,20 @@ def grid_of(plan: Plan, shape: ModelShape, tool: str) -> Grid:
     return grid
 
 
+def headed(plan: Plan) -> str:
+    """Name the model and the ranks, for a comment of one line: what could end it is replaced.
+
+    Models may be called by their path, so by anything that a file's name may have in it.
+    """
+    model = "".join(sign if sign.isprintable() and sign not in '"\\' else "?" for sign in plan.model)
+    return f"{model} on {ranks_text(plan)}"
+
+
+def ranks_text(plan: Plan) -> str:
+    """Count the ranks of a plan."""
+    return f"{plan.world_size} rank{'' if plan.world_size == 1 else 's'}"
+
+
 def vendors_of(grid: Grid, vendors: Mapping[str, str]) -> list[str]:
     """List the vendors of a plan's chips, in alphabetical order. vendors: class -> vendor; others aren't looked at."""
     return sorted({vendors[name] for names in grid.classes for name in names if name in vendors})

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
-from argosy.plan.exports.grid import Grid, check_vendors, class_notes, expectation, grid_of
+from argosy.plan.exports.grid import Grid, check_vendors, class_notes, expectation, grid_of, headed, ranks_text
 from argosy.plan.exports.model_arguments import Arguments, model_arguments
 
 TOOL = "Megatron-LM"
@@ -24,10 +24,10 @@ def export_megatron(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] | 
     grid = grid_of(plan, shape, TOOL)
     check_vendors(grid, vendors or {})
     arguments = plan_arguments(grid)
-    ranks = f"{plan.world_size} rank{'' if plan.world_size == 1 else 's'}"
     lines = [
-        f"# {plan.model} on {ranks}: arguments for {VERSION}, to be sourced by bash:",
-        f'#   torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}" (with --nnodes and --nproc-per-node for {ranks})',
+        f"# {headed(plan)}: arguments for {VERSION}, to be sourced by bash:",
+        f'#   torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}" (with --nnodes and --nproc-per-node for '
+        f"{ranks_text(plan)})",
         "# Data, tokenizer, learning rate, steps and checkpoints are yours to add.",
         *(f"# {note}" for note in (*expectation(plan), *class_notes(grid))),
         *_environment(arguments),
@@ -36,6 +36,11 @@ def export_megatron(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] | 
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def check_megatron(shape: ModelShape, sequence_length: int) -> None:
+    """Refuse a model that Megatron-LM has no arguments for, whatever the plan; raises BadInputError."""
+    model_arguments(shape, sequence_length, TOOL)
 
 
 def argument_line(name: str, value: str | int | float | bool) -> str:

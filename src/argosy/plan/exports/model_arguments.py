@@ -20,7 +20,7 @@ YARN_FIXED = {"beta_fast": 32, "beta_slow": 1, "original_max_position_embeddings
 
 def model_arguments(shape: ModelShape, sequence_length: int, tool: str) -> Arguments:
     """Say a model in arguments; raises BadInputError with what of it has none. tool: the framework's name in errors."""
-    for refused, what in _refusals(shape):
+    for refused, what in _refusals(shape, sequence_length):
         if refused:
             raise BadInputError(f"{tool} has no arguments for {shape.name}: {what}")
     made: Arguments = {
@@ -72,7 +72,7 @@ def runs(values: Sequence[bool]) -> str:
     return f"({'+'.join(f'[{int(values[start])}]*{end - start}' for start, end in zip(starts, ends, strict=True))})"
 
 
-def _refusals(shape: ModelShape) -> tuple[tuple[bool, str], ...]:
+def _refusals(shape: ModelShape, sequence_length: int) -> tuple[tuple[bool, str], ...]:
     widths = {window for window in shape.windows if window is not None}
     biases = (shape.qkv_bias, shape.o_bias, shape.mlp_bias)
     return (
@@ -88,6 +88,10 @@ def _refusals(shape: ModelShape) -> tuple[tuple[bool, str], ...]:
         ),
         (len(widths) > 1, f"windows of {len(widths)} widths (it has one)"),
         (bool(widths) and shape.latent is not None, "windows with latent attention"),
+        (
+            0 < (shape.learned_positions or 0) < sequence_length,
+            f"sequences of {sequence_length:,} tokens, beyond its table of {shape.learned_positions or 0:,} positions",
+        ),
         (
             shape.mtp_modules > 0 and shape.rope_theta is None,
             "multi-token prediction without rotary positions",

@@ -6,9 +6,10 @@ files, nor how the plan was found.
 
 from collections.abc import Mapping
 
+from argosy.contracts.errors import BadInputError
 from argosy.contracts.plan import Plan
 from argosy.model.shape import ModelShape
-from argosy.plan.exports.grid import Grid, check_vendors, class_notes, expectation, grid_of
+from argosy.plan.exports.grid import Grid, check_vendors, class_notes, expectation, grid_of, headed, ranks_text
 from argosy.plan.exports.torchtitan_flavors import Flavor, find_flavor
 
 TOOL = "torchtitan"
@@ -43,7 +44,7 @@ def export_torchtitan(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] 
 
     vendors: class -> vendor of its chips, where known. Data, optimizer, steps and checkpoints are left to the user.
     """
-    flavor = find_flavor(shape)
+    flavor = check_torchtitan(shape, plan.sequence_length)
     grid = grid_of(plan, shape, TOOL)
     check_vendors(grid, vendors or {})
     _check(grid)
@@ -60,18 +61,32 @@ def export_torchtitan(plan: Plan, shape: ModelShape, vendors: Mapping[str, str] 
     return "\n".join([*_head(grid, flavor, full), *_body(shape, flavor, fields)]) + "\n"
 
 
+def check_torchtitan(shape: ModelShape, _sequence_length: int) -> Flavor:
+    """Find torchtitan's model of a shape; raises BadInputError for one that it can't run, whatever the plan."""
+    flavor = find_flavor(shape)
+    given = shape.rope_scaling or {}
+    kind = given.get("rope_type", given.get("type", "default"))
+    for refused, what, allowed in (
+        (bool(shape.windows), "attention in windows", "models without"),
+        (shape.mtp_modules > 0, "multi-token prediction", "models without it (num_nextn_predict_layers: 0)"),
+        (kind not in ("default", "llama3", "yarn"), f"rotary positions rescaled by {kind}", "llama3 and yarn"),
+    ):
+        if refused:
+            raise BadInputError(f"{TOOL} can't run {shape.name}: {what}; it takes {allowed}")
+    return flavor
+
+
 def _head(grid: Grid, flavor: Flavor, full: bool) -> list[str]:
     plan = grid.plan
     notes = [*expectation(plan), *class_notes(grid)]
     often = SENT_OFTEN.get(plan.zero_stage)
     if often and grid.places == 1 and grid.microbatches > 1 and grid.dp > 1:
         notes.append(f"{often} in each of {grid.microbatches} micro-batches; the plan counts it once a step.")
-    ranks = f"{plan.world_size} rank{'' if plan.world_size == 1 else 's'}"
     return [
-        f'"""{plan.model} on {ranks}, for {VERSION}.',
+        f'"""{headed(plan)}, for {VERSION}.',
         "",
         f"Where this file can be imported as NAME: torchrun ... -m torchtitan.train --module NAME --config argosy_plan "
-        f"on {ranks}.",
+        f"on {ranks_text(plan)}.",
         "Optimizer, data, steps and checkpoints are placeholders.",
         *notes,
         '"""',
@@ -193,7 +208,6 @@ def _check(grid: Grid) -> None:
     """Refuse what torchtitan has no words for."""
     plan, shape = grid.plan, grid.shape
     tp, cp = grid.one_tp()
-    kind = (shape.rope_scaling or {}).get("rope_type", (shape.rope_scaling or {}).get("type", "default"))
     full = grid.recomputed("full")
     cut = tp * (2 * cp if cp > 1 else 1)
     refusals = (
@@ -211,14 +225,11 @@ def _check(grid: Grid) -> None:
             "tied embeddings without a pipeline",
         ),
         (grid.ep > 1 and tp > 1, "experts cut by TP within EP", "whole experts on each rank of EP"),
-        (bool(shape.windows), "attention in windows", "models without"),
         (
             plan.schedule == "zero-bubble" and grid.microbatches % max(1, grid.microbatches // grid.places) > 0,
             f"zero-bubble with {grid.microbatches} micro-batches through {grid.places} stages",
             "numbers that the rounds torch deals them into, as many as they fill the pipeline, go into",
         ),
-        (shape.mtp_modules > 0, "multi-token prediction", "models without it (num_nextn_predict_layers: 0)"),
-        (kind not in ("default", "llama3", "yarn"), f"rotary positions rescaled by {kind}", "llama3 and yarn"),
         (
             bool(plan.sequence_length % cut),
             f"sequences of {plan.sequence_length} tokens",

@@ -14,10 +14,12 @@ from argosy.plan.search.annealed import annealed
 from argosy.plan.search.drafts import Candidate
 from argosy.plan.search.neighbours import neighbours
 from argosy.plan.search.offers import Offer
-from argosy.plan.search.predict import Timed, time_draft
-from argosy.plan.search.search import Search, compute_ms
+from argosy.plan.search.predict import Timed, time_draft, timed_again
+from argosy.plan.search.search import ZERO_ACROSS_MAX, Search, compute_ms
 
 ROUNDS_MAX = 4
+# Steps that differ by no more than this part, far less than predictions are off, are as fast.
+TIED = 1e-4
 
 
 def improved(search: Search, job: Job, offer: Offer) -> Offer:
@@ -26,11 +28,27 @@ def improved(search: Search, job: Job, offer: Offer) -> Offer:
     return replace(offer, timed=bettered(search, offer.timed, offer.parts, batch, chips_min))
 
 
-def walked(search: Search, job: Job, offer: Offer) -> Offer:
-    """Better an offer by where a walk over mixes of pipelines leads from it."""
-    ends = annealed(search, offer.timed.draft, offer.parts)
+def walked(search: Search, job: Job, offer: Offer, schedule: str = "") -> Offer:
+    """Better an offer by where a walk over mixes of pipelines leads from it. schedule: to price mixes by, else its own.
+
+    Another schedule makes other mixes the best; where a walk ends is timed in all.
+    """
+    draft = offer.timed.draft
+    ends = annealed(search, replace(draft, schedule=schedule or draft.schedule), offer.parts)
     batch, chips_min = job.train.global_batch_size, job.chips.minimum
     return replace(offer, timed=soonest(search, offer.timed, ends, batch, chips_min))
+
+
+def plainest(search: Search, offer: Offer) -> Offer:
+    """Share the optimizer's state alone where an offer shares gradients or weights and is hardly faster for it.
+
+    Replicas that share more wait for each other in every micro-batch.
+    """
+    draft, longest_ms = offer.timed.draft, offer.timed.timeline.step_ms * (1 + TIED)
+    if draft.zero_stage <= ZERO_ACROSS_MAX or all(one.zero_stage != ZERO_ACROSS_MAX for one in search.families):
+        return offer
+    timed = timed_again(replace(draft, zero_stage=ZERO_ACROSS_MAX))
+    return offer if timed is None or timed.timeline.step_ms > longest_ms else replace(offer, timed=timed)
 
 
 def bettered(search: Search, timed: Timed, parts: Sequence[Part], batch: int, chips_min: int) -> Timed:

@@ -68,18 +68,22 @@ def blocks_of(offer: Offer, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
 
 
 def restrictions(search: Search, parts: tuple[Part, ...]) -> Iterator[tuple[Freedom, tuple[Part, ...]]]:
-    """Give what may be given of a search's freedom, one thing at a time, and the chips it is given for."""
+    """Give what may be given of a search's freedom, one thing at a time, and the chips it is given for.
+
+    With a node fewer the way to recompute too: so few more chips often decide whether anything must be recomputed.
+    """
     free = search.freedom
     if len(free.sizes) > 1:
         divisors = (n for n in range(1, DIVISOR_MAX + 1) if search.batch % n == 0)
         for size in sorted({*(n for n in free.sizes if search.batch % n == 0), *divisors}):
             yield replace(free, sizes=(size,)), parts
-    for way in free.recomputes if len(free.recomputes) > 1 else ():
-        yield replace(free, recomputes=(way,)), parts
+    recomputed = [replace(free, recomputes=(way,)) for way in free.recomputes if len(free.recomputes) > 1]
+    yield from ((given, parts) for given in recomputed)
     if not free.form and not free.runnable:
         for form in FORMS.values():
             yield replace(free, form=form), parts
     for index, part in enumerate(parts):
         fewer = part.chips - part.chip_class.chips_per_node
         if 0 < fewer < NODES_FEW * part.chip_class.chips_per_node:
-            yield free, (*parts[:index], replace(part, chips=fewer), *parts[index + 1 :])
+            without = (*parts[:index], replace(part, chips=fewer), *parts[index + 1 :])
+            yield from ((given, without) for given in (free, *recomputed))

@@ -67,13 +67,26 @@ def kinds_of(draft: Draft) -> list[Kind]:
 
 def made(search: Search, layouts: Sequence[Layout], family: Family, batch: int) -> Iterator[Candidate]:
     """Cut layouts for a family; GPipe in several ways."""
-    each = [list(family_layouts(layout, family, batch)) for layout in layouts]
+    deep = any(layout.depth > 1 for layout in layouts)
+    each = [list(in_family(layout, family, batch, deep=deep)) for layout in layouts]
     for turn in range(max(map(len, each)) if all(each) else 0):
         cut = [choose(search.base.setting, one[min(turn, len(one) - 1)], search.base.links) for one in each]
         choices = [choice for choice in cut if choice is not None]
         if len(choices) == len(layouts):
             picked = tuple((choice.template, choice.count) for choice in choices)
             yield Candidate(choice=picked, family=family, least_ms=0.0)
+
+
+def in_family(layout: Layout, family: Family, batch: int, *, deep: bool) -> Iterator[Layout]:
+    """Give a layout the schedule of a family, if it can have it. deep: others of the plan have several places.
+
+    Beside those a pipeline of one place takes part in zero-bubble, which is 1F1B there.
+    """
+    if deep and layout.depth == 1 and family.schedule == "zero-bubble":
+        plain = family_layouts(layout, replace(family, schedule="1f1b"), batch)
+        yield from (replace(one, schedule=family.schedule) for one in plain)
+    else:
+        yield from family_layouts(layout, family, batch)
 
 
 def otherwise(search: Search, kind: Kind, free: Mapping[str, int]) -> Iterator[Layout]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from argosy.contracts.fleet import ChipClass
 from argosy.contracts.job import Job
-from argosy.plan.search.bettering import improved, walked
+from argosy.plan.search.bettering import improved, plainest, walked
 from argosy.plan.search.fit import whole_parts
 from argosy.plan.search.narrower import narrower
 from argosy.plan.search.offers import Offer, may_win, polished
@@ -19,6 +19,8 @@ from argosy.plan.search.search import Search
 GOALS = ("fastest", "cheapest")
 ALTERNATIVES_MAX = 6
 RESIZED_MAX, IMPROVED_MAX, WALKED_MAX, POLISHED_MAX = 2, 4, 2, 2
+# Of more replicas than this no walk goes as if another schedule ran: where it ends makes less of a difference.
+RESCHEDULED_MAX = 32
 # Bettering makes no plan faster by more than this that is the best in the end.
 HOPEFUL = 1.25
 
@@ -44,12 +46,29 @@ def chosen_offers(
     own = each_once(offer for order in orders for offer in alone(search, job, classes, order, best_ms))
     better += [improved(search, job, offer) for offer in promising(job, own, best_ms) if offer not in first]
     better += offers
-    quickest, *others = by_rank(goals[0], better, seconds_left)
-    starts = [quickest, *different(others, quickest)][:WALKED_MAX]
-    better += [walked(search, job, offer) for offer in promising(goals[0], starts)]
+    better += walks(search, goals[0], by_rank(goals[0], better, seconds_left))
     finest = [polished(one) for asked in goals for one in unlike(by_rank(asked, better, seconds_left))[:POLISHED_MAX]]
     best, *others = by_rank(job, [*finest, *better], seconds_left)
-    return [best, *different(others, best)]
+    return [plainest(search, best), *different(others, best)]
+
+
+def walks(search: Search, job: Job, ranked: Sequence[Offer]) -> list[Offer]:
+    """Give where walks from the quickest offers of unlike choices of chips end, and what betters the best end.
+
+    From the quickest one goes as if it ran zero-bubble too, or 1F1B where it does, for small fleets. ranked: the
+    quickest first.
+    """
+    quickest, *others = ranked
+    other = "1f1b" if quickest.timed.draft.schedule == "zero-bubble" else "zero-bubble"
+    starts = promising(job, [quickest, *different(others, quickest)][:WALKED_MAX])
+    ends = [walked(search, job, offer) for offer in starts]
+    known = any(family.schedule == other for family in search.families)
+    if known and quickest.timed.draft.replicas <= RESCHEDULED_MAX:
+        ends.append(walked(search, job, quickest, other))
+    best = min(ends, key=lambda offer: offer.timed.timeline.step_ms)
+    if best.timed.timeline.step_ms < quickest.timed.timeline.step_ms:
+        ends.append(improved(search, job, best))
+    return ends
 
 
 def by_rank(job: Job, offers: Sequence[Offer], seconds_left: float | None) -> list[Offer]:

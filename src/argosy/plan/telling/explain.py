@@ -4,6 +4,7 @@ Text only, without colour or layout, so that the command line, the report and a 
 time.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,7 +39,8 @@ class Row:
 
 def option_rows(plans: Sequence[Plan], goal: str) -> list[Row]:
     """Describe options, the chosen one first. goal: what it was chosen for."""
-    return [row(plan, name) for plan, name in zip(plans, option_names(plans, goal), strict=True)]
+    classes = used_classes(plans)
+    return [row(plan, name, classes) for plan, name in zip(plans, option_names(plans, goal), strict=True)]
 
 
 def option_names(plans: Sequence[Plan], goal: str) -> list[str]:
@@ -49,7 +51,7 @@ def option_names(plans: Sequence[Plan], goal: str) -> list[str]:
     costs = [predicted(plan).cost_per_trillion_tokens for plan in plans if not plan.emulated]
     known = [cost for cost in costs if cost is not None]
     cheapest = min(known) if len(known) == len(plans) > 1 and goal != "cheapest" else None
-    classes = {name for plan in plans for name in plan_chips(plan)}
+    classes = used_classes(plans)
     names: list[str] = []
     for index, plan in enumerate(plans):
         what = option_name(plan, classes)
@@ -89,14 +91,14 @@ def chip_of(chip_class: str) -> str:
     return chip_class.split("/", 1)[-1]
 
 
-def row(plan: Plan, option: str) -> Row:
-    """Describe one option."""
+def row(plan: Plan, option: str, classes: Collection[str]) -> Row:
+    """Describe one option. classes: all that are used by any."""
     told = predicted(plan)
     cost = told.cost_per_trillion_tokens
     several = len(plan_chips(plan)) > 1
     return Row(
         option=option,
-        chips=chips_text(plan),
+        chips=chips_text(plan, classes),
         step=marked(time_text(told.step_ms), plan.emulated),
         tokens_per_second=marked(rate_text(told.tokens_per_second), plan.emulated),
         mfu=marked(share_text(told.mfu), plan.emulated),
@@ -122,12 +124,23 @@ def summary_lines(plans: Sequence[Plan], goal: str, width: int = LINE_WIDTH) -> 
     lines.append(f"reference: {reference_text(told)}; this plan reaches {reached}.")
     if any(len(plan_chips(plan)) < len(plan_chips(chosen)) for plan in plans[1:]):
         lines.append("options on a part of these chips take the whole batch, so they do not add up to the reference.")
-    lines += filter(None, [bound_line(chosen)])
+    lines += filter(None, [company_line(plans), bound_line(chosen)])
     lines.append(f"held back by: {'; '.join(held[:HOLDUPS_MAX]) or 'nothing above 0.1 %'}.")
     if len(plans) > 1:
         second = option_rows(plans, goal)[1]
         lines.append(f"next best: {second.option}, {second.chips}, {second.step} a step.")
     return lines
+
+
+def company_line(plans: Sequence[Plan]) -> str:
+    """Say how an efficiency can be above 100 %; empty where none that is shown is."""
+    shares = [predicted(plan).efficiency for plan in plans if len(plan_chips(plan)) > 1]
+    if all(share <= 1 or share_text(share) == share_text(1) for share in shares):
+        return ""
+    return (
+        "efficiency above 100 %: those chips do more together than each class would alone with its share of the batch, "
+        "as where alone it needs more stages or finer cuts."
+    )
 
 
 def reference_text(told: Prediction) -> str:
@@ -148,7 +161,7 @@ def bound_line(plan: Plan) -> str:
     least, longer = time_text(told.step_ms / (1 + told.gap)), share_text(told.gap)
     return (
         f"bound: no plan takes less than {marked(least, plan.emulated)} a step on the chips that this job may have "
-        f"(proven, loose); this one is {marked(longer, plan.emulated)} longer."
+        f"(proven by arithmetic alone, so maybe out of reach); this one is {marked(longer, plan.emulated)} longer."
     )
 
 
@@ -309,12 +322,28 @@ def plan_chips(plan: Plan) -> dict[str, int]:
     return counts
 
 
-def chips_text(plan: Plan) -> str:
-    """Say how many chips of each kind; with their site where two sites have the kind."""
-    counts = plan_chips(plan)
-    kinds = [name.split("/")[1] for name in counts if "/" in name]
-    short = len(set(kinds)) == len(counts)
-    return " + ".join(f"{chips:,} {name.split('/')[1] if short else name}" for name, chips in counts.items())
+def used_classes(plans: Sequence[Plan]) -> list[str]:
+    """List the classes of chips that any of some plans uses."""
+    return list(dict.fromkeys(name for plan in plans for name in plan_chips(plan)))
+
+
+def chips_text(plan: Plan, classes: Collection[str]) -> str:
+    """Say how many chips of each kind, with the whole name of a class where several have the kind.
+
+    classes: all that the reader sees beside these, such as those of the other rows of a table.
+    """
+    kinds = Counter(kind_of(name) for name in {*classes, *plan_chips(plan)})
+    shown = ((kind_of(name) if kinds[kind_of(name)] == 1 else name, chips) for name, chips in plan_chips(plan).items())
+    return " + ".join(f"{chips:,} {name}" for name, chips in shown)
+
+
+def kind_of(chip_class: str) -> str:
+    """Give the chip's kind in a class's name.
+
+    >>> kind_of("north/h800-sxm/8x"), kind_of("fast")
+    ('h800-sxm', 'fast')
+    """
+    return chip_class.split("/")[1] if "/" in chip_class else chip_class
 
 
 def predicted(plan: Plan) -> Prediction:
@@ -336,10 +365,10 @@ def marked(text: str, emulated: bool) -> str:
 def share_text(share: float, digits: int = 1) -> str:
     """Write a share of 1 in percent.
 
-    >>> share_text(0.9637), share_text(0.885, digits=0)
-    ('96.4 %', '88 %')
+    >>> share_text(0.9637), share_text(0.885, digits=0), share_text(10.795)
+    ('96.4 %', '88 %', '1,079.5 %')
     """
-    return f"{share * 100:.{digits}f} %"
+    return f"{share * 100:,.{digits}f} %"
 
 
 def time_text(time_ms: float) -> str:
@@ -376,7 +405,7 @@ def price_text(dollars: float) -> str:
 
 def bytes_text(count: float) -> str:
     """Write bytes with a unit that suits them."""
-    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+    for limit, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= limit:
             return f"{count / limit:,.1f} {unit}"
     return f"{count:.0f} B"

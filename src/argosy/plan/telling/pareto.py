@@ -107,10 +107,14 @@ def front_notes(front: Front, classes: Sequence[ChipClass]) -> list[str]:
     return [*filter(None, [gaps if known else "", price_line(front.plans, classes)])]
 
 
-def front_rows(front: Front, job: Job) -> list[FrontRow]:
-    """Word the plans of a front, at most SHOWN_MAX of them: those best at something, others spread between them."""
-    bests = best_at(front.plans)
-    return [front_row(front.plans[index], job, bests.get(index, "")) for index in shown(len(front.plans), list(bests))]
+def front_rows(front: Front, job: Job, classes: Sequence[ChipClass]) -> list[FrontRow]:
+    """Word the plans of a front, at most SHOWN_MAX of them: those best at something, others spread between them.
+
+    classes: of the whole fleet, for kinds of chips that several have are told apart.
+    """
+    bests, names = best_at(front.plans), [one.name for one in classes]
+    rows = shown(len(front.plans), list(bests))
+    return [front_row(front.plans[index], job, bests.get(index, ""), names) for index in rows]
 
 
 def shown(count: int, always: Sequence[int]) -> list[int]:
@@ -143,15 +147,15 @@ def best_at(plans: Sequence[Plan]) -> dict[int, str]:
     return found
 
 
-def front_row(plan: Plan, job: Job, best: str) -> FrontRow:
-    """Word one plan."""
+def front_row(plan: Plan, job: Job, best: str, classes: Sequence[str]) -> FrontRow:
+    """Word one plan. classes: the names of all that the fleet has."""
     told, figures = predicted(plan), figures_of(plan)
     cost = figures.cost_per_trillion_tokens
     seconds = job.train.steps * told.step_ms / 1e3
     whole = marked(duration_text(seconds), plan.emulated)
     tokens = job.train.steps * job.train.global_batch_size * job.train.sequence_length
     return FrontRow(
-        chips=chips_text(plan),
+        chips=chips_text(plan, classes),
         step=marked(time_text(told.step_ms), plan.emulated),
         tokens_per_second=marked(rate_text(told.tokens_per_second), plan.emulated),
         cost="-" if cost is None else price_text(cost),

@@ -82,6 +82,8 @@ async def explain_job(here: Here, who: Who, name: str) -> Explanation:
     trouble = here.service.heart.offers.trouble(found.job)
     if trouble and found.state == "waiting":
         found = found.model_copy(update={"text": f"{found.text}; {trouble}"})
+    if found.state == "preparing" and (refusal := here.service.front.desk.refusal(found.job)):
+        found = found.model_copy(update={"text": refusal})
     if may_read(who, owner):
         return found
     story = [chapter.model_copy(update={"did": [_bare(deed) for deed in chapter.did]}) for chapter in found.story]

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from http import HTTPStatus
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
@@ -14,6 +14,7 @@ from argosy.contracts.talk import BUNDLE_BYTES_MAX
 from argosy.server.api.finding import own_job
 from argosy.server.api.office import Here, Who
 from argosy.server.api.problems import RESPONSES
+from argosy.server.bundles import Incoming
 from argosy.server.logs import last_lines, new_lines
 from argosy.server.models import BundleView, LogLine
 
@@ -34,6 +35,7 @@ async def read_logs(
 ) -> StreamingResponse:
     """Give the last lines of each rank, merged by time, as one LogLine a line of JSON; then new ones as they come.
 
+    Followed, a job that waits is waited for.
     Where an attempt failed, the lines of the rank that failed first come first.
     """
     job = await here.ask(lambda state: own_job(state, name, who).id)
@@ -43,7 +45,13 @@ async def read_logs(
         return not places or await here.ranklogs.is_over(job, places[0].attempt)
 
     async def body() -> AsyncIterator[bytes]:
-        yield _written(await last_lines(places, tail, here.ranklogs.read_part))
+        nonlocal places
+        if following and not places:
+            async for found in here.ranklogs.until_placed(job, attempt, rank):
+                places = found
+                yield _written([])
+        live = not await over()
+        yield _written(await last_lines(places, tail, here.ranklogs.read_part, live=live))
         if following:
             async for lines in new_lines(places, over, here.ranklogs.read_part):
                 yield _written(lines)
@@ -61,25 +69,24 @@ async def put_bundle(here: Here, _who: Who, request: Request) -> BundleView:
     """Hand in code, as a tar.gz; gives its id, the SHA-256."""
     bundles = here.intake.bundles
     await asyncio.to_thread(bundles.sweep)
-    with bundles.incoming() as file:
-        name, size = await _receive(request, file)
-        await asyncio.to_thread(bundles.keep, file, name)
-    return BundleView(id=name, size_bytes=size)
+    with bundles.incoming() as coming:
+        name = await _receive(request, coming)
+        await asyncio.to_thread(bundles.keep, coming, name)
+    return BundleView(id=name, size_bytes=coming.size_bytes)
 
 
-async def _receive(request: Request, file: BinaryIO) -> tuple[str, int]:
-    """Write a body as it comes; gives its SHA-256 and size."""
+async def _receive(request: Request, coming: Incoming) -> str:
+    """Write a body as it comes; gives its SHA-256."""
     told = request.headers.get("content-length", "0")
     if told.isdecimal() and int(told) > BUNDLE_BYTES_MAX:
         raise _too_large()
-    seen, size = hashlib.sha256(), 0
+    seen = hashlib.sha256()
     async for chunk in request.stream():
-        size += len(chunk)
-        if size > BUNDLE_BYTES_MAX:
+        if coming.size_bytes + len(chunk) > BUNDLE_BYTES_MAX:
             raise _too_large()
         seen.update(chunk)
-        file.write(chunk)
-    return seen.hexdigest(), size
+        coming.write(chunk)
+    return seen.hexdigest()
 
 
 def _too_large() -> BadInputError:

@@ -36,6 +36,7 @@ async def status(here: Here, _who: Who) -> Status:
         chips=chips,
         chips_held=held,
         waiting=here.service.loop.waiting,
+        trouble=here.service.loop.trouble,
     )
 
 
