@@ -292,3 +292,70 @@ class TestEvidence:
         """Numbers of thousands of digits and empty names do not break judging."""
         found = judged("[PG Rank " + "9" * 5000 + "] last enqueued work: " + "9" * 5000 + ", last completed work: 1")
         assert found == ()
+
+
+class TestOddOne:
+    MISMATCH = (
+        "[rank{0}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {0} is running collective: "
+        "CollectiveFingerPrint(SequenceNumber=421, OpType=ALLREDUCE, TensorShape=[1]), but Rank {1} is running "
+        "collective: CollectiveFingerPrint(SequenceNumber=421, OpType=ALLGATHER, TensorShape=[128])"
+    )
+
+    @pytest.mark.parametrize("pairs", [((0, 3), (1, 3)), ((3, 0), (1, 3), (2, 3)), ((5, 2), (4, 2))])
+    def test_the_rank_that_all_reports_name_is_the_odd_one(self, judged, pairs):
+        """Whoever prints, the one that differs from several others is meant."""
+        odd = set.intersection(*map(set, pairs)).pop()
+        (found,) = judged(*(self.MISMATCH.format(*pair) for pair in pairs))
+        assert found.culprit.name == f"rank {odd}"
+
+    @pytest.mark.parametrize("odd", [0, 3])
+    def test_the_one_of_another_size_is_named(self, judged, odd):
+        """Three wait with one size under a number, one with another."""
+        sizes = {rank: 77 if rank == odd else 1 for rank in range(4)}
+        (found,) = judged(*(sized(rank, size) for rank, size in sizes.items()))
+        assert (found.fault_class, found.culprit.name) == ("user.collective_mismatch", f"rank {odd}")
+
+    def test_halves_of_two_sizes_may_be_two_groups(self, judged):
+        """No group is named, so that nobody is odd."""
+        found = judged(*(sized(rank, 1 if rank < 2 else 77) for rank in range(4)))
+        assert all(each.fault_class != "user.collective_mismatch" for each in found)
+
+
+def sized(rank: int, size: int) -> str:
+    """Print a time-out of an all-reduce of a size."""
+    return (
+        f"[rank{rank}]:[E1130 08:10:02.001 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective "
+        f"operation timeout: WorkNCCL(SeqNum=9101, OpType=ALLREDUCE, NumelIn={size}, NumelOut={size}, "
+        f"Timeout(ms)=600000) ran for 600002 milliseconds before timing out."
+    )
+
+
+class TestWhoseLines:
+    TRACE = ("rank 6 Traceback (most recent call last):", '  File "train.py", line 3, in step')
+
+    @pytest.mark.parametrize("error", ["RuntimeError: mat1 and mat2 must have the same dtype", "KeyError: 'labels'"])
+    def test_an_error_is_of_the_rank_on_the_first_line_of_its_traceback(self, judged, error):
+        """The lines after it carry no prefix."""
+        assert judged(*self.TRACE, error)[0].culprit.name == "rank 6"
+
+    def test_an_error_far_below_is_nobodys(self, judged):
+        """A traceback is not that long."""
+        assert judged(self.TRACE[0], *["loss 2.0"] * 90, "KeyError: 'labels'")[0].culprit.name == ""
+
+    @pytest.mark.parametrize("second", ["Namespace:        ml", "Node:             pool-7f/10.128.0.40"])
+    def test_a_pods_description_names_it(self, judged, second):
+        """Its first line says what all its lines are about, and the lines after it are of others again."""
+        block = (
+            "Name:             llama-worker-5",
+            second,
+            "    Last State:     Terminated",
+            "      Reason:       OOMKilled",
+        )
+        (found,) = judged("step 1 loss 2.0", *block, "$ kubectl get pods", "step 2 loss 2.0")
+        assert (found.fault_class, found.culprit.name) == ("host.oom", "llama-worker-5")
+
+    @pytest.mark.parametrize("prefix", ["[rank5] ", "[rank5]: ", "node-3 [rank5]: "])
+    def test_a_ranks_prefix_is_taken_off(self, judged, prefix):
+        """With or without a colon, and after a time and a host."""
+        (found,) = judged(f"2026-03-01 10:00:00 {prefix}KeyError: 'labels'")
+        assert (found.culprit.name, found.detected_us) == ("rank 5", 1_772_359_200_000_000)

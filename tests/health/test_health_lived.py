@@ -2,7 +2,8 @@
 
 import pytest
 
-from argosy.health.lived import asserted, counts_none, lived_through
+from argosy.health.denials import counts_none
+from argosy.health.lived import asserted, lived_through
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 FULL = "OSError: [Errno 28] No space left on device: '/scratch/a'"

@@ -48,6 +48,79 @@ class TestOutlived:
         assert named(judged(*lines))[0] == wanted
 
 
+class TestFewLinesOfManySteps:
+    @pytest.mark.parametrize(("last", "wanted"), [(1100, ["gpu.oom"]), (922, ["gpu.oom"]), (921, ["storage.io_error"])])
+    def test_steps_count_by_their_numbers(self, judged, last: int, wanted: list[str]):
+        """Two lines that are many steps apart say as much as many lines."""
+        told = [f"[rank0]: step {number} loss 2.0" for number in (880, 920)]
+        after = f"[rank0]: step {last} loss 2.0"
+        assert named(judged(told[0], BAD, told[1], after, OOM))[:1] == wanted
+
+    def test_a_node_lost_before_many_steps_is_past(self, judged):
+        """The job was queued again and went on; what ended it came later."""
+        lines = ("srun: error: Node failure on node-5", *steps(850, 860), "[rank0]: KeyError: 'labels'")
+        assert named(judged(*lines)) == ["user.exception"]
+
+
+class TestThreads:
+    TIMEOUT = (
+        "[rank{0}]: [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, "
+        "NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600100 milliseconds before timing out."
+    )
+    ENDED = (
+        "[rank2]: Exception in thread Thread-4 (prefetch):",
+        "[rank2]: Traceback (most recent call last):",
+        '[rank2]:   File "prefetch.py", line 57, in prefetch',
+        "[rank2]: {}",
+    )
+
+    @pytest.mark.parametrize("error", ["KeyError: 'labels'", "OSError: [Errno 5] Input/output error: '/data/a'"])
+    def test_steps_after_it_disprove_nothing(self, judged, error: str):
+        """The rank lived on its buffer until that was empty, and then the others waited for it."""
+        ended = [line.format(error) for line in self.ENDED]
+        (found,) = judged(*ended, *steps(3, 9), *(self.TIMEOUT.format(rank) for rank in (0, 1, 3)))
+        assert found.fault_class in ("user.exception", "storage.io_error")
+        assert "rank 2" in found.culprit.name
+
+    def test_a_rank_that_waits_with_the_others_did_not_need_the_thread(self, judged):
+        """It came to the collective like the rest."""
+        ended = [line.format("KeyError: 'labels'") for line in self.ENDED]
+        found = judged(*ended, *steps(3, 9), *(self.TIMEOUT.format(rank) for rank in (0, 1, 2)))
+        assert "user.exception" not in named(found)
+
+    def test_where_nobody_waits_it_is_past(self, judged):
+        """A job that goes on without it has no incident."""
+        assert judged(*(line.format("KeyError: 'labels'") for line in self.ENDED), *steps(3, 9)) == ()
+
+
+class TestPorts:
+    DOWN = "Nov 20 10:01:00 node-13 kernel: mlx5_core 0000:5e:00.0 ib0: Link {}"
+    UP = "Nov 20 10:01:{} node-13 kernel: mlx5_core 0000:5e:00.0 {}: Link up"
+    KILLED = "Nov 20 10:12:33 node-12 kernel: Out of memory: Killed process 22012 (python) total-vm:91022304kB"
+    WORKER = (
+        "Nov 20 10:12:34 node-12 train[1]: RuntimeError: DataLoader worker (pid 22012) is killed by signal: Killed."
+    )
+    HUNG = (
+        "Nov 20 10:11:20 node-12 train[1]: [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, "
+        "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600100 milliseconds before timing out."
+    )
+
+    def test_a_port_that_came_up_soon_is_past(self, judged):
+        """Nothing failed for minutes after, so its short absence did no harm."""
+        lines = (self.DOWN.format("down"), self.UP.format("09", "ib0"), self.KILLED, self.WORKER)
+        assert named(judged(*lines)) == ["host.oom"]
+
+    def test_another_port_closes_nothing(self, judged):
+        """The one that went down stayed so."""
+        lines = (self.DOWN.format("down"), self.UP.format("09", "ib1"), self.HUNG)
+        assert named(judged(*lines)) == ["network.link_flap"]
+
+    def test_a_wait_that_began_at_the_flap_is_its_effect(self, judged):
+        """A time-out speaks of when the wait began, however late it is printed."""
+        lines = (self.DOWN.format("down"), self.UP.format("09", "ib0"), self.HUNG)
+        assert named(judged(*lines)) == ["network.link_flap"]
+
+
 class TestSteps:
     @pytest.mark.parametrize(
         ("text", "step"),

@@ -15,7 +15,11 @@ NO_REMEDY = ("none", "follow_other")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultClass:
-    """One kind of fault. name: family and kind, such as `gpu.lost`; spreads: many hosts report one fault."""
+    """One kind of fault.
+
+    name: family and kind, such as `gpu.lost`. spreads: many hosts report one fault. own: a program does it to itself,
+    whatever happens to machines and to other programs.
+    """
 
     name: str
     meaning: str
@@ -23,6 +27,7 @@ class FaultClass:
     remedy: str
     advice: str
     spreads: bool = False
+    own: bool = False
 
     @property
     def family(self) -> str:

@@ -34,6 +34,7 @@ class ClassRow(Section):
     remedy: Remedy
     advice: Text
     spreads: bool = False
+    own: bool = False
 
 
 class SignatureRow(Section):

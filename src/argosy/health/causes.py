@@ -12,6 +12,7 @@ from argosy.health.book import UNKNOWN, Book, Rule
 from argosy.health.clues import Clue
 from argosy.health.culprit import first_to_end
 from argosy.health.outlived import MACHINE_LAYERS, part, still_worth_telling
+from argosy.health.possible import possible
 from argosy.health.progress import from_progress
 
 # Within so long a deeper layer's word counts before an earlier one's: programs and kernels write with delay.
@@ -29,6 +30,7 @@ PROGRAM_FAMILIES, CHIP_FAMILIES = frozenset({"software", "storage"}), frozenset(
 PYTHON_ERROR_CODE = "1"
 # Who ends a job does so since something else had failed, wherever anything else is told.
 FOLLOWERS = frozenset({"slurm.cancelled", "launcher.terminated", "launcher.interrupted"})
+OWN_EXIT = re.compile(r"Exited with exit code (?!0\b|12[89]\b|1[3-9]\d\b)\d+")
 INCIDENTS_MAX = 20
 # One host lacks what another's version of the collective library has.
 LIBRARY_SYMBOL = re.compile(r"undefined symbol: (?:p?nccl|rccl|hccl)", re.IGNORECASE)
@@ -66,7 +68,7 @@ def _episodes(clues: Sequence[Clue]) -> list[list[Clue]]:
     """Part clues where causes, or anything that failed, lie far apart in time; without times all is one."""
     starts: list[int] = []
     last = last_cause = None
-    for began, clue in sorted(((_began_us(clue), clue) for clue in clues if _is_event(clue)), key=lambda each: each[0]):
+    for began, clue in sorted(((clue.began_us, clue) for clue in clues if _is_event(clue)), key=lambda each: each[0]):
         strong = clue.role == "cause" and clue.strength > 1
         apart = strong and last_cause is not None and began - last_cause > EPISODE_US
         if last is None or apart or began - last > LONG_US:
@@ -79,7 +81,7 @@ def _episodes(clues: Sequence[Clue]) -> list[list[Clue]]:
     of_log: dict[str, int] = {}
     for clue in clues:
         if clue.at_us is not None:
-            of_log[clue.line.source] = max(0, bisect_right(starts, _began_us(clue)) - 1)
+            of_log[clue.line.source] = max(0, bisect_right(starts, clue.began_us) - 1)
         parts[of_log.get(clue.line.source, 0)].append(clue)
     return parts
 
@@ -88,20 +90,19 @@ def _is_event(clue: Clue) -> bool:
     return clue.at_us is not None and (clue.role == "cause" or (clue.role == "symptom" and clue.strength > 1))
 
 
-def _began_us(clue: Clue) -> int:
-    """Tell when something happened; a time-out tells how long before its line the wait began."""
-    elapsed = clue.field("elapsed") if clue.signature == "timeout.watchdog" else ""
-    return (clue.at_us or 0) - (int(elapsed) * 1_000 if elapsed else 0)
-
-
 def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:
     causes = _confirmed([*_with_rules(clues, book), *_versions(clues)], clues)
     if not any(cause.strength > 1 for cause in causes):
         causes += from_progress(clues)
     if any(cause.signature == "versions.differ" for cause in causes):
         causes = [cause for cause in causes if not LIBRARY_SYMBOL.search(cause.line.text)]
-    causes = [cause for cause in causes if cause.signature not in FOLLOWERS] or causes
-    causes = causes or _hints(clues)
+    followers = [cause for cause in causes if cause.signature in FOLLOWERS]
+    causes = [cause for cause in causes if cause.signature not in FOLLOWERS]
+    if not causes and followers:
+        if _ended_before(followers[0], clues):
+            return _unknown([*clues, replace(followers[0], role="symptom", strength=2)])
+        causes = followers
+    causes = possible(causes or _hints(clues), clues, book)
     if not causes:
         return _unknown(clues)
     root = _root(causes)
@@ -142,6 +143,14 @@ def _with_rules(clues: Sequence[Clue], book: Book) -> list[Clue]:
             gone = {clue.order for clue in made_of}
             causes = [cause for cause in causes if cause.order not in gone] + [said]
     return causes
+
+
+def _ended_before(follower: Clue, clues: Sequence[Clue]) -> bool:
+    """Tell whether tasks had ended by themselves before somebody ended the job."""
+    return any(
+        clue.order < follower.order and (OWN_EXIT.search(clue.line.text) or first_to_end([clue]) is not None)
+        for clue in clues
+    )
 
 
 def _confirmed(causes: Sequence[Clue], clues: Sequence[Clue]) -> list[Clue]:

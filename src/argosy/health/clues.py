@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from argosy.health.book import NO_REMEDY, Book
+from argosy.health.denials import counts_none, denied, may_deny
 from argosy.health.lines import Line
-from argosy.health.lived import asserted, counts_none
+from argosy.health.lived import asserted
 from argosy.health.places import place_in
 from argosy.health.sightings import Sighting
 from argosy.health.signature import HARDWARE, Role, Signature
@@ -19,7 +20,7 @@ from argosy.health.signature import HARDWARE, Role, Signature
 # Ports come and go while a host starts; so long after its boot that is no fault.
 BOOT_US = 180_000_000
 DIGITS_MAX = 9
-NEAR_LINES = 6
+NEAR_LINES, ERROR_LINES = 6, 80
 # Say where the whole job ran, or where what failed did.
 HOST_OF_JOB = frozenset({"scheduler.ran_on", "host.named"})
 # What a process prints itself comes in the order in which it happened; what is below it may be written down late.
@@ -80,6 +81,12 @@ class Clue:
         """How deep in the machine its printer sits: 0 for the kernel, 3 for the launcher."""
         return LAYER_DEPTH.get(self.layer, 2)
 
+    @property
+    def began_us(self) -> int:
+        """When it happened, microseconds; a time-out tells how long before its line the wait began."""
+        elapsed = self.field("elapsed") if self.signature == "timeout.watchdog" else ""
+        return (self.at_us or 0) - (int(elapsed) * 1_000 if elapsed else 0)
+
     def field(self, name: str) -> str:
         """Give a field that the pattern named, or nothing."""
         return (self.fields or {}).get(name, "")
@@ -106,7 +113,7 @@ def gather(sightings: Iterable[Sighting], book: Book) -> tuple[Clue, ...]:
         else:
             clues += [clue for clue in said if clue.role == "symptom"][:1]
         clues += [clue for clue in said if clue.role == "context"]
-    return tuple(_lent_hosts(_chips_named(clues)))
+    return tuple(_lent_hosts(_ranks_of_errors(_chips_named(clues))))
 
 
 def _lines(sightings: Iterable[Sighting]) -> list[list[Sighting]]:
@@ -126,16 +133,34 @@ def _lines(sightings: Iterable[Sighting]) -> list[list[Sighting]]:
 
 
 def _asserted(seen: Sequence[Sighting]) -> list[Sighting]:
-    """Leave out what a line only supposes to be the reason."""
+    """Leave out what a line only supposes to be the reason, and what it denies."""
     text = seen[0].line.text
     told = asserted(text)
-    if told == text:
+    if told == text and not may_deny(text):
         return list(seen)
-    return [one for one in seen if one.signature.role != "cause" or re.search(_pattern(one.signature), told)]
+    return [one for one in seen if one.signature.role not in ("cause", "symptom") or _holds(one.signature, text, told)]
 
 
-def _pattern(signature: Signature) -> str:
-    return f"(?i:{signature.pattern})" if signature.ignore_case else signature.pattern
+def _holds(signature: Signature, text: str, told: str) -> bool:
+    """Tell whether a signature's words stand in a line and are not denied there; causes count where they are told."""
+    pattern = f"(?i:{signature.pattern})" if signature.ignore_case else signature.pattern
+    found = re.search(pattern, text)
+    if found is None:
+        # The line is kept shorter than it was searched.
+        return signature.role == "symptom" or told == text
+    if signature.role == "cause" and told != text and not re.search(pattern, told):
+        return False
+    begin, end = _core(signature, found)
+    return not denied(text, begin, end)
+
+
+def _core(signature: Signature, found: re.Match[str]) -> tuple[int, int]:
+    """Give the place of what a pattern is about: its match, or the literal in it where it begins with anything."""
+    if found.start() or not signature.pattern.startswith(("^", "(?i)^")):
+        return found.span()
+    lower = found[0].lower()
+    places = [(at, at + len(text)) for text in signature.literals if (at := lower.find(text.lower())) >= 0]
+    return min(places, default=found.span())
 
 
 def _clue(sighting: Sighting, book: Book, order: int) -> Clue:
@@ -235,6 +260,22 @@ def _chips_named(clues: Sequence[Clue]) -> list[Clue]:
         else clue
         for clue in clues
     ]
+
+
+def _ranks_of_errors(clues: Sequence[Clue]) -> list[Clue]:
+    """Give causes without a rank that of the Python error they stand in, where only its first line tells one."""
+    opened: dict[str, Clue] = {}
+    made = []
+    for clue in clues:
+        if clue.signature == "python.traceback":
+            opened[clue.line.source] = clue
+        above = opened.get(clue.line.source)
+        near = above is not None and 0 < clue.line.number - above.line.number <= ERROR_LINES
+        inside = near and clue.role == "cause" and clue.layer not in ("kernel", "driver", "launcher", "scheduler")
+        if above is not None and inside and clue.rank is None:
+            clue = replace(clue, rank=above.rank, host=clue.host or above.host)
+        made.append(clue)
+    return made
 
 
 def _shared(said: Sequence[Clue]) -> list[Clue]:

@@ -36,6 +36,9 @@ def culprit_of(root: Clue, clues: Sequence[Clue]) -> Culprit:
 def placed(root: Clue, clues: Sequence[Clue]) -> Clue:
     """Fill in what a cause lacks of host, chip and rank from others that say the same, where they agree."""
     alike = [clue for clue in clues if clue.role == "cause" and clue.fault_class == root.fault_class]
+    odd = _odd_one(alike) if root.field("other") else None
+    if odd is not None and odd != root.rank:
+        root = replace(root, rank=odd, host="", chip="")
     alike = [clue for clue in alike if clue.rank == root.rank or clue.rank is None or root.rank is None]
     hosts = {clue.host for clue in alike if clue.host}
     chips = {clue.chip for clue in alike if clue.chip}
@@ -46,6 +49,13 @@ def placed(root: Clue, clues: Sequence[Clue]) -> Clue:
         chip=root.chip or (chips.pop() if len(chips) == 1 else ""),
         rank=ranks.pop() if root.rank is None and len(ranks) == 1 else root.rank,
     )
+
+
+def _odd_one(clues: Iterable[Clue]) -> int | None:
+    """Name the rank that several others each found to differ from themselves; None where less is told."""
+    pairs = {frozenset((clue.field("one"), clue.field("other"))) for clue in clues if clue.field("other")}
+    odd = frozenset.intersection(*pairs) if len(pairs) > 1 else frozenset()
+    return int(next(iter(odd))) if len(odd) == 1 else None
 
 
 def _host_of(root: Clue) -> str:

@@ -33,7 +33,7 @@ _HEADING = re.compile(
     rb"(?:%b|==>) ?([\w./](?:[\w./-]{0,198}[\w./])?):? ?(?:%b|<==)\r?$" % (_RULE, _RULE), re.MULTILINE
 )
 # The regular expression's own search for a line end is several times as fast as that of bytes.
-_MAY_HEAD = re.compile(rb"\n(?===|--|##|\*\*)")
+_MAY_HEAD = re.compile(rb"\n(?===|--|##|\*\*|Name:)")
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _SEQUENCE = re.compile(
     r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+), NumelIn=(?P<size>\d+).*? ran for (?P<ms>\d{1,10}) milli"
@@ -41,7 +41,10 @@ _SEQUENCE = re.compile(
 _TIMED = re.compile(rb"\d:\d\d:\d\d|\[ *\d+\.\d{3}|\b1\d{9}\.\d{3}")
 _RANK_PREFIX = re.compile(r"(?=\[rank\d{1,7}\]:)")
 # `kubectl describe pod` names what all its lines are about in the first.
-_DESCRIBED = re.compile(rb"Name: +([\w.-]{1,253})\r?\nNamespace: ")
+_DESCRIBED = re.compile(
+    rb"Name: +([\w.-]{1,253})\r?\n(?:Namespace|Node|Priority|Service Account): "
+    rb"[^\n]{0,300}\n(?:(?:[ \t]|[A-Z][\w -]{0,40}:)[^\n]{0,2000}(?:\n|$)){0,2000}"
+)
 _REPORT = re.compile(r"(?:exitcode|error_file|traceback)\s*:")
 _REPORT_FIELD = re.compile(r"^\s*(?P<name>time|host|rank)\s*: (?P<value>.*)$", re.MULTILINE)
 _LOCAL = re.compile(r"\(local_rank: (\d{1,6})\)")
@@ -130,6 +133,11 @@ class Intake:
                 name = found[1].decode("utf-8", "replace")
                 host = name if is_host(name) else origin_of_path(name).host
                 self._headings += [(begin, host)] if host else []
+            described = None if found else _DESCRIBED.match(block, begin)
+            if described and len(self._headings) < HEADINGS_MAX:
+                # What follows a pod's description is of whoever was spoken of before.
+                before = self._headings[-1][1] if self._headings else ""
+                self._headings += [(begin, described[1].decode("utf-8", "replace")), (described.end(), before)]
 
     def _under(self, start: int) -> Origin:
         """Tell whose part of a log a line stands in."""
@@ -298,7 +306,8 @@ def _plain(block: bytes) -> bytes:
 def _apart(whole: str) -> list[str]:
     """Take the lines of several ranks apart; what stands before the first prefix may be a prefix itself."""
     first, *rest = _RANK_PREFIX.split(whole)
-    if rest and not read_head(first).text:
+    before = read_head(first).text if rest else ""
+    if rest and (not before or is_host(before)):
         return [first + rest[0], *rest[1:]]
     return [first, *rest]
 

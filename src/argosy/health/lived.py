@@ -1,4 +1,4 @@
-"""Words that make a fault harmless: it was caught, retried, skipped, recovered, expected, or counted as none.
+"""Words that make a fault harmless: it was caught, retried, skipped, recovered or expected.
 
 What was lived through is no incident unless nothing else explains an end, so that words of an end on the same line
 count for more. Must not know which fault a line tells.
@@ -46,13 +46,6 @@ _ENDED = (
     # The last try of all.
     r"\b(\d+) ?(?:/|of) ?\1\b",
 )
-# A number before "errors" is a count only where no name of a rank or device takes it.
-_NONE = (
-    r"(?:^|[,;:(=] ?|\b(?:with|had|has|have|found|saw|reported|of|and|is|are|were|detected|without(?: any)?) )"
-    r"(?:0|no|zero) (?:(?!on\b|in\b|of\b)[\w-]+ ){0,3}"
-    r"(?:errors|faults|failures|time-?outs|ooms|exceptions|nans|crashes|hangs|evictions|preemptions|kills|xids?)\b",
-    r"\berrors[\"']?\s?[:=]\s?0\b(?![./\w])",
-)
 
 
 # What stands behind lists what might be the reason; that is no evidence for any of it.
@@ -72,17 +65,8 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-_LIVED_RE, _ENDED_RE, _NONE_RE = _any_of(_LIVED), _any_of(_ENDED), _any_of(_NONE)
+_LIVED_RE, _ENDED_RE = _any_of(_LIVED), _any_of(_ENDED)
 _SUPPOSED_RE = _any_of(_SUPPOSED)
-
-
-def counts_none(text: str) -> bool:
-    """Tell whether a line says that there was none of what it names.
-
-    >>> counts_none("ECC: 0 uncorrectable errors"), counts_none("rank 0 errors out")
-    (True, False)
-    """
-    return _NONE_RE.search(text) is not None
 
 
 def asserted(text: str) -> str:

@@ -17,7 +17,7 @@ LEVELS = frozenset({"debug", "info", "warning", "warn", "error", "critical", "fa
 
 # By the first character: each tells by its groups of rank, local rank, host, program; `maybe`: a host if it looks so.
 _BRACKETED = (
-    re.compile(r"\[rank(?P<rank>\d{1,7})\]: ?"),
+    re.compile(r"\[rank(?P<rank>\d{1,7})\]:? ?"),
     re.compile(r"\[(?:\d+,)?(?P<rank>\d{1,7})\]<std(?:out|err)>: ?"),
     re.compile(r"\[(?:[a-z]+_?)?(?P<local>\d{1,3})\]: ?"),
     re.compile(r"\[(?P<maybe>[a-zA-Z][\w-]*(?:\.[\w-]+)*):\d+(?::\d+)*\] ?"),
@@ -32,6 +32,7 @@ _WORDED = (
     ),
     re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d{1,9}):\d+ \[(?P<local>-?\d{1,6})\] (?=\S)"),
     re.compile(r"(?P<maybe>[\w.-]+)(?:\s+\||:)\s+(?=\S)"),
+    re.compile(r"(?P<maybe>[\w.-]+) (?=\[rank\d)"),
     re.compile(
         r"(?P<maybe>[\w.-]+) (?P<program>kernel|console|ipmi(?:-sel)?|sel|bmc|systemd|slurmd|nic)"
         r"(?:\[\d+\]| counters[^:]{0,20})?: (?=\S)"
@@ -215,7 +216,8 @@ def _after_stamp(line: str, found: Found) -> tuple[int, Origin]:
         return found.end, Origin()
     # Two words and a colon may as well be the message's own, so an odd name needs what only a machine's log has.
     machine = after["program"] in MACHINE_PROGRAMS or (after["numbered"] and found.stamp.kind != "boot")
-    if not (is_host(after["host"]) or machine):
+    again = line.startswith(f"{after['host']}:", after.end())
+    if not (is_host(after["host"]) or machine or again):
         return found.end, Origin()
     return after.end(), _origin(after.groupdict())
 

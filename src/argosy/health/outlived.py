@@ -4,6 +4,7 @@ A job that stopped for a fault does not step on, and one that was started anew s
 not know how progress is found in logs, nor which of the clues left is the cause.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,8 +12,8 @@ from dataclasses import replace
 from argosy.health.clues import Clue
 from argosy.health.lived import lived_through
 
-LIVED, TRACEBACK = "run.lived_through", "python.traceback"
-"""The signatures of lines that may call a fault past, and that open a Python error of many lines."""
+LIVED, TRACEBACK, THREAD = "run.lived_through", "python.traceback", "python.thread_ended"
+"""The signatures of lines that may call a fault past, that open a Python error, and that say it ended a thread."""
 
 TRACEBACK_LINES, NEXT_LINES, NO_LINE = 80, 3, -1_000
 PROGRESS = "run.progress"
@@ -21,13 +22,16 @@ PROGRESS = "run.progress"
 # A host's log and a rank's may be some seconds apart, and steps that were begun may still end.
 AFTER_US = 60_000_000
 # What only slows a job down, or is told ahead, is not disproved by steps.
-SLOW_FAMILIES = frozenset({"numeric", "scheduler"})
+SLOW_FAMILIES = frozenset({"numeric"})
 SLOW_CLASSES = frozenset(
     {"gpu.thermal", "node.thermal", "node.power", "node.clock", "network.slow", "network.packet_loss"}
     | {"network.congestion", "process.slow_rank", "storage.throttled"}
+    | {"scheduler.preempted", "scheduler.time_limit", "scheduler.cancelled", "scheduler.unschedulable"}
 )
 # No collective waits longer, so what a kernel says so long before the first process fails is not why.
 STALE_US = 7_200_000_000
+# A connection gives up retrying within less; a port that is up again and nobody failed by then did no harm.
+UP_AGAIN_US, AFTER_UP_US = 60_000_000, 120_000_000
 MACHINE_LAYERS = frozenset({"kernel", "driver", "fabric"})
 ENDS = ("elastic.", "deepspeed.exit", "mpi.signal", "slurm.task", "launcher.closing")
 
@@ -35,12 +39,13 @@ ENDS = ("elastic.", "deepspeed.exit", "mpi.signal", "slurm.task", "launcher.clos
 def part(clues: Sequence[Clue]) -> tuple[list[Clue], list[Clue]]:
     """Part clues into those that may tell what ended the job, and causes that the job outlived, as told or as seen."""
     steps = _Steps(clues)
+    threads = set(_of_threads(clues))
     failed_us = _first_failure_us(clues, steps)
     said = set(_said(clues))
     left: list[Clue] = []
     outlived: list[Clue] = []
     for clue in clues:
-        past = steps.passed(clue) or _stale(clue, failed_us)
+        past = (steps.passed(clue) and clue.order not in threads) or _stale(clue, failed_us) or _came_up(clue, clues)
         past = clue.role in ("cause", "symptom") and ((past and not _slow(clue)) or clue.order in said)
         if not past:
             left.append(clue)
@@ -111,6 +116,21 @@ def _said(clues: Sequence[Clue]) -> Iterator[int]:
             yield clue.order
 
 
+def _of_threads(clues: Sequence[Clue]) -> Iterator[int]:
+    """Give the places of errors that ended a thread of a rank which others wait for in the end.
+
+    Such a rank steps on with what the thread had prepared, so that steps after the error disprove nothing.
+    """
+    waiting = {clue.rank for clue in clues if clue.signature.startswith("timeout.")}
+    ended: dict[tuple[str, int | None], int] = {}
+    for clue in clues:
+        if clue.signature == THREAD:
+            ended[_who(clue)] = clue.line.number
+        alone = clue.role == "cause" and clue.rank is not None and bool(waiting) and clue.rank not in waiting
+        if alone and 0 < clue.line.number - ended.get(_who(clue), NO_LINE) <= TRACEBACK_LINES:
+            yield clue.order
+
+
 def _last_below(lines: Sequence[int], limit: int) -> int:
     """Find the last of sorted numbers below a limit; one below all lines where there is none."""
     place = bisect_left(lines, limit)
@@ -138,6 +158,25 @@ def _stale(clue: Clue, failed_us: int | None) -> bool:
     """Tell whether a machine's word is too old to be why processes failed."""
     old = clue.at_us is not None and failed_us is not None and clue.at_us + STALE_US < failed_us
     return old and clue.layer in MACHINE_LAYERS
+
+
+def _came_up(clue: Clue, clues: Sequence[Clue]) -> bool:
+    """Tell whether a port that went down came up again soon, and nothing failed until long after."""
+    if clue.fault_class != "network.link_flap" or clue.at_us is None:
+        return False
+    down_us = clue.at_us
+    ups = [
+        up.at_us
+        for up in clues
+        if up.signature == "kernel.port_up" and up.at_us is not None and 0 <= up.at_us - down_us <= UP_AGAIN_US
+        if up.host == clue.host and (not clue.link or re.search(rf"\b{re.escape(clue.link)}\b", up.line.text))
+    ]
+    failed = [
+        other.began_us
+        for other in clues
+        if other.at_us is not None and other.layer not in MACHINE_LAYERS and other.role in ("cause", "symptom")
+    ]
+    return bool(ups) and bool(failed) and not any(down_us <= at <= min(ups) + AFTER_UP_US for at in failed)
 
 
 def _slow(clue: Clue) -> bool:

@@ -13,6 +13,8 @@ TIMEOUTS = ("timeout.watchdog", "timeout.gloo", "timeout.hccl_notify", "timeout.
 # What rank 0 puts into the store for the others.
 FIRST_KEYS = ("nccl_id", "ncclUniqueId", "/0//cuda//0", "0->", "rank_0", "store_based_barrier")
 LIKELY_GROUP_SHARE = 0.5
+EVEN_OPERATIONS = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "ALLGATHER"})
+"""Every member of a group gives as much to these."""
 GAP_RANKS_MIN = 3
 """Of fewer ranks that wait, one left out may be one whose log nobody gave."""
 
@@ -22,6 +24,7 @@ def from_progress(clues: Sequence[Clue]) -> list[Clue]:
     return (
         list(_crowded(clues))
         or list(_mismatched(clues))
+        or list(_sizes_differ(clues))
         or list(_behind(clues))
         or list(_silent(clues))
         or list(_never_began(clues))
@@ -141,6 +144,30 @@ def _mismatched(clues: Sequence[Clue]) -> Iterator[Clue]:
                 culprit="rank" if alone else "code",
                 strength=2,
                 meaning=f"Ranks{f' of group {group}' if group else ''} wait in {names} as number {sequence}.",
+            )
+
+
+def _sizes_differ(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Find the one rank that waits with another size than all others under one sequence number."""
+    waits: dict[tuple[str, ...], dict[str, dict[int, Clue]]] = {}
+    for clue in clues:
+        if clue.signature == "timeout.watchdog" and clue.rank is not None and clue.field("size"):
+            key = (clue.field("group"), clue.field("sequence"), clue.field("operation"))
+            waits.setdefault(key, {}).setdefault(clue.field("size"), {})[clue.rank] = clue
+    for (_, sequence, operation), sizes in waits.items():
+        alone, *others = sorted(sizes.values(), key=len)
+        if len(sizes) == 2 and len(alone) == 1 < len(others[0]) and operation in EVEN_OPERATIONS:
+            odd, usual = next(iter(alone.values())), next(iter(others[0].values()))
+            yield replace(
+                odd,
+                signature="progress.mismatch",
+                role="cause",
+                fault_class="user.collective_mismatch",
+                remedy="fix_user_code",
+                culprit="rank",
+                strength=2,
+                meaning=f"It waits with {odd.field('size')} elements as number {sequence}, "
+                f"the others with {usual.field('size')}.",
             )
 
 

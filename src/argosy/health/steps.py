@@ -12,7 +12,7 @@ from argosy.health.signature import Signature
 from argosy.health.stamps import Stamp
 
 STEPS_AFTER = 3
-"""Who prints so many steps more was not ended by what stands before them."""
+"""Who does so many steps more, told one by one or not, was not ended by what stands before them."""
 
 LINE_BYTES, TIMES_ABOVE = 400, 40
 PROGRESSED = Signature(
@@ -96,7 +96,7 @@ def checkpoint_of(block: bytes) -> str:
 
 
 def step_before_last(tail: bytes) -> Step | None:
-    """Find, in the end of a log, the line of the last step but STEPS_AFTER - 1; None for fewer different steps."""
+    """Find, in the end of a log, the last line with STEPS_AFTER steps from there on; None for fewer steps."""
     if not may_step(tail):
         return None
     lines = tail.split(b"\n")
@@ -106,10 +106,10 @@ def step_before_last(tail: bytes) -> Step | None:
         step = step_of(text)
         if step and step not in steps and not _TROUBLE.search(text):
             steps[step] = None
-            if len(steps) == STEPS_AFTER:
+            newest = next(iter(steps))
+            if len(steps) == STEPS_AFTER or int(newest) - int(step) >= STEPS_AFTER - 1:
                 head = read_head(text)
                 stamp = head.stamp or _stamp_above(lines[max(0, place - TIMES_ABOVE) : place])
-                newest = next(iter(steps))
                 return Step(step=step, newest=newest, text=head.text, lines_after=len(lines) - 1 - place, stamp=stamp)
     return None
 
