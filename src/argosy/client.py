@@ -137,6 +137,18 @@ def problem(status: int, body: bytes) -> ArgosyError:
     return (InfrastructureError if status >= 500 else BadInputError)(text)
 
 
+def read_line(line: str) -> m.LogLine:
+    """Read a line of a stream of logs. Raises what broke the stream."""
+    try:
+        return m.LogLine.model_validate_json(line)
+    except ValidationError as error:
+        try:
+            broke = m.Problem.model_validate_json(line)
+        except ValidationError:
+            raise InfrastructureError(f"not a line of a log of this version of Argosy: {error}") from error
+        raise problem(broke.status, line.encode()) from error
+
+
 def away(url: str, error: Exception) -> InfrastructureError:
     """Say that the server does not answer."""
     return InfrastructureError(f"no answer from {url}: {error or type(error).__name__}; `argosy status` tells more")
@@ -290,7 +302,7 @@ class Client:
         """Read the logs of a job's ranks, merged by time; follow: new lines as they come."""
         for line in self._stream(job_path(name, "/logs"), log_parameters(rank, attempt, tail, follow)):
             if line:
-                yield m.LogLine.model_validate_json(line)
+                yield read_line(line)
 
     def events(self, after: str = "") -> Iterator[m.EventView]:
         """Follow what happens, from an event's id on; goes on where it was when the server comes back."""
@@ -477,7 +489,7 @@ class AsyncClient:
         """Read the logs of a job's ranks, merged by time; follow: new lines as they come."""
         async for line in self._stream(job_path(name, "/logs"), log_parameters(rank, attempt, tail, follow)):
             if line:
-                yield m.LogLine.model_validate_json(line)
+                yield read_line(line)
 
     async def events(self, after: str = "") -> AsyncIterator[m.EventView]:
         """Follow what happens, from an event's id on; goes on where it was when the server comes back."""

@@ -99,6 +99,19 @@ class TestLease:
         lease.extend(7.25)
         assert lease.deadline_s() == 7.25
 
+    def test_another_boot_voids_it(self, tmp_path):
+        """Its clock counts from another moment; a process that begins in the same boot finds the lease as it was."""
+        lease = Lease(tmp_path / "lease")
+        lease.begin("boot-1")
+        lease.extend(1e6)
+        lease.begin("boot-1")
+        assert lease.deadline_s() == 1e6
+        lease.begin("boot-2")
+        assert lease.deadline_s() == 0.0
+        lease.extend(5.0)
+        lease.begin("boot-2")
+        assert lease.deadline_s() == 5.0
+
     @pytest.mark.parametrize("text", [None, "", "soon", "nan"])
     def test_what_can_not_be_read_has_ended(self, tmp_path, text):
         """Without a lease that can be read, ranks must not run."""

@@ -114,6 +114,14 @@ class TestJoining:
                 assert other.process.wait(30) == 2
                 assert "another agent uses" in other.log()
 
+    def test_an_agent_whose_folder_is_gone_ends(self, server, tmp_path):
+        """The next one would not know of it, and both would be this node."""
+        with agent(server, tmp_path) as one:
+            one.await_talk()
+            one.folder.rename(tmp_path / "elsewhere")
+            assert one.process.wait(30) == InfrastructureError.exit_code
+            assert "was removed or moved away; this agent ends" in one.log()
+
     def test_secrets_stay_out_of_the_log(self, server, tmp_path):
         """Neither token nor key nor the job's environment is ever logged."""
         with agent(server, tmp_path, token="secret-token") as one:

@@ -23,7 +23,7 @@ from argosy.cli.job_show import show_attempt
 from argosy.cli.nodes import state_of
 from argosy.cli.remote import moment, plain, span
 from argosy.cli.submit import settled, words_of
-from argosy.cli.up import alive, read_address
+from argosy.cli.up import alive, read_address, take_turn
 from argosy.cli.waiting import Waiting
 from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.server import models as m
@@ -366,3 +366,12 @@ class TestScreens:
         assert "~11" in shown
         assert "1.500 after 3 steps" in shown
         assert "memory" not in shown
+
+
+class TestTurn:
+    def test_one_up_at_a_time_begins_a_service(self, tmp_path: Path) -> None:
+        """Another one of the same folder is refused in one line, without words of the first one's server."""
+        text = r"another `argosy up` begins a service in .* at this moment"
+        with take_turn(tmp_path), pytest.raises(InfrastructureError, match=text):
+            take_turn(tmp_path)
+        take_turn(tmp_path).close()

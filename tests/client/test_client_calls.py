@@ -170,6 +170,18 @@ class TestStreams:
             assert [one.text for one in client.logs("j", rank=1, tail=5)] == ["hi"]
         assert server.asked[0][1] == "/v1/jobs/j/logs?tail=5&follow=false&rank=1"
 
+    def test_what_breaks_a_stream_of_logs_is_raised(self, play: Any) -> None:
+        """With the server's words, and by whose fault it is."""
+        broke = (
+            m.Problem(title="t", status=422, detail="rank: job-1.1 has ranks 0 to 1, got 7").model_dump_json().encode()
+        )
+        server = play(lambda *_: (200, b"\n" + broke + b"\n"))
+        with Client(server.address) as client, pytest.raises(BadInputError, match="has ranks 0 to 1, got 7"):
+            list(client.logs("j", rank=7, follow=True))
+        other = play(lambda *_: (200, b"{}\n"))
+        with Client(other.address) as client, pytest.raises(InfrastructureError, match="not a line of a log"):
+            list(client.logs("j"))
+
 
 class TestAsync:
     def test_code_is_handed_in_piece_by_piece(self, play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

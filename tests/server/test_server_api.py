@@ -1,12 +1,14 @@
 """The API with agents that do at once what they are told: jobs from their submission to their end, nodes, errors."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from argosy.contracts.messages import StepDone
 from argosy.contracts.talk import RankSaid, StartRun
+from argosy.server.desk import DOWN_AFTER_S
 from support.serving import fleet_of, ground, served, wait, work_until
 
 pytestmark = pytest.mark.slow
@@ -258,6 +260,21 @@ class TestLogs:
 
         wait(story())
 
+    def test_a_rank_that_is_not_there_is_told_in_a_stream_that_began(self, tmp_path: Path) -> None:
+        """A job that waited has no such rank once it begins: the last line is the problem."""
+
+        async def story() -> str:
+            async with served(tmp_path) as service:
+                job = await service.submit()
+                params = {"follow": "true", "rank": "7"}
+                asked = asyncio.create_task(service.http.get(f"/v1/jobs/{job['id']}/logs", params=params))
+                await work_until(service, await fleet_of(service, 1), job["id"], "running")
+                return (await asked).text
+
+        last = json.loads(wait(story()).strip().splitlines()[-1])
+        assert last["status"] == 422
+        assert last["detail"].endswith(".1 has ranks 0 to 0, got 7")
+
 
 class TestReports:
     def test_what_ranks_report_is_rolled_up_and_kept(self, tmp_path: Path) -> None:
@@ -381,6 +398,7 @@ class TestRestart:
                 await work_until(service, agents, job["id"], "running")
                 agents[0].boot, agents[0].session, agents[0].number = "boot-2", "s2", 0
                 agents[0].held.clear()
+                service.whole.service.front.desk.excuse(-2 * DOWN_AFTER_S)
                 await agents[0].talk()
                 while (await service.job(job["id"]))["generation"] < 2:
                     await agents[0].talk(wait_s=1.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from argosy.contracts.errors import InfrastructureError
+from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.event import NodeSeen
 from argosy.contracts.talk import Answer, NodeNoted, OrderRefused, ReadLog, StartRun, StopAttempt, Talk
 from argosy.server import desk
@@ -216,6 +216,44 @@ class TestReports:
             return [before, (await agent.talk()).lease_s]
 
         assert told(tmp_path, story) == [30.0, 90.0]
+
+
+class TestTwoOfOneKey:
+    def test_another_host_is_refused_while_the_first_is_heard(self, tmp_path: Path) -> None:
+        """A copied folder's agent gets no orders; after a silence it may be that the host was booted."""
+
+        async def story(service: Served, agent: FakeAgent) -> tuple[str, int]:
+            copy = FakeAgent(service, "copy", session="c", boot="boot-2", key=agent.key, node=agent.node)
+            with pytest.raises(BadInputError, match=r"another agent talks with the key of node north-1.*copied"):
+                await desk_of(service).talk(agent.node, talk(copy, 1))
+            await agent.talk()
+            desk_of(service).excuse(-2 * desk.DOWN_AFTER_S)
+            await desk_of(service).talk(agent.node, talk(copy, 2))
+            return desk_of(service)._agent(agent.node).session, (await agent.post("/agent/v1/talk", b"")).status_code
+
+        assert told(tmp_path, story) == ("c", 422)
+
+    def test_on_one_host_the_newer_process_counts(self, tmp_path: Path) -> None:
+        """A process that another one followed is not heard again, so that they don't take turns."""
+
+        async def story(service: Served, agent: FakeAgent) -> None:
+            await desk_of(service).talk(agent.node, talk(FakeAgent(service, "next", session="n", boot=agent.boot), 1))
+            with pytest.raises(BadInputError, match="another agent talks with the key of node north-1"):
+                await desk_of(service).talk(agent.node, talk(agent, agent.number + 1))
+            desk_of(service).excuse(-2 * desk.DOWN_AFTER_S)
+            await desk_of(service).talk(agent.node, talk(agent, agent.number + 2))
+
+        told(tmp_path, story)
+
+    def test_one_that_left_in_order_is_followed_at_once(self, tmp_path: Path) -> None:
+        """A host that is booted in order need not wait."""
+
+        async def story(service: Served, agent: FakeAgent) -> str:
+            await desk_of(service).talk(agent.node, talk(agent, agent.number + 1, leaving=True))
+            await desk_of(service).talk(agent.node, talk(FakeAgent(service, "a", session="n", boot="boot-2"), 1))
+            return desk_of(service)._agent(agent.node).session
+
+        assert told(tmp_path, story) == "n"
 
 
 class TestSilence:

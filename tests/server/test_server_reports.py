@@ -64,6 +64,40 @@ class TestLogs:
         failed = wait(last_lines(places(2, failed=1), 10, logs.read))
         assert [line.text for line in failed] == ["c", "dddd", "aa", "bb"]
 
+    @pytest.mark.parametrize("end", [b"", b"\n"])
+    def test_the_end_of_a_line_longer_than_a_part_is_shown(self, end: bytes) -> None:
+        """Nothing else is there to show, so what there is of it comes, marked."""
+        logs = Logs(r0=b"short\n" + b"x" * 2_000_000 + b"y" + end)
+        (line,) = wait(last_lines(places(1), 3, logs.read, more=False))
+        assert line.text.startswith("[...] x")
+        assert line.text.endswith("xy")
+
+    def test_a_line_without_an_end_is_shown_unless_more_is_read(self) -> None:
+        """A bar of progress is a line that never ends."""
+        logs = Logs(r0=b"one\n30 %\r40 %")
+        assert [line.text for line in wait(last_lines(places(1), 3, logs.read, more=False))] == ["one", "30 %\r40 %"]
+        assert [line.text for line in wait(last_lines(places(1), 3, logs.read))] == ["one"]
+
+    def test_a_line_without_an_end_does_not_fill_the_memory(self) -> None:
+        """What is followed is passed on in pieces, and no more than one is kept."""
+        logs, found = Logs(r0=b"z" * 3_000_000), places(1)
+
+        async def story() -> list[str]:
+            texts = [line.text for line in await last_lines(found, 3, logs.read)]
+            told: list[bool] = []
+
+            async def over() -> bool:
+                told.append(True)
+                return len(told) > 1
+
+            async for lines in new_lines(found, over, logs.read):
+                texts += [line.text for line in lines]
+                logs.texts[0] += b"z" * 300_000 if len(told) == 1 else b""
+            return texts
+
+        assert wait(story())
+        assert len(found[0].rest) < 65_536
+
     def test_only_the_last_lines_come(self) -> None:
         """A long log is read from near its end, where a line that was cut is left out."""
         logs = Logs(r0=b"".join(b"line %d\n" % number for number in range(1_000)))

@@ -90,6 +90,18 @@ class TestViews:
         assert (research.guarantee, research.held, research.borrowed) == ({"chip-a": 2}, {"chip-a": 4}, {"chip-a": 2})
         assert (research.running, vision.waiting, vision.held) == (1, 1, {})
 
+    @pytest.mark.parametrize(("owned", "borrows"), [(2, True), (4, False)])
+    def test_what_is_owned_in_normalised_chips_alone_is_not_borrowed(self, owned: int, borrows: bool) -> None:
+        """Another queue owns that kind; within its own sum a queue borrows nothing, beyond it does."""
+        core = Core()
+        queues = QUEUES.replace("research: {guarantee: {chip-a: 2}", f"research: {{guarantee: {{normalised: {owned}}}")
+        core.tell(PolicyChanged, policy=read_policy(queues, "queues.yaml"))
+        job = core.run(2, "research")
+        assert views.job_view(core.state, core.state.jobs[job]).borrows is borrows
+        shown = next(queue for queue in views.queue_views(core.state) if queue.name == "research")
+        assert shown.guarantee == {"normalised": owned}
+        assert shown.borrowed == ({"normalised": 2} if borrows else {})
+
     def test_without_guarantees_nobody_borrows(self) -> None:
         """A queue that is alone takes nothing from anybody."""
         core = Core()

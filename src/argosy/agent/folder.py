@@ -171,6 +171,16 @@ class Lease:
         finally:
             os.close(descriptor)
 
+    def begin(self, boot: str) -> None:
+        """Void what was granted in another boot, whose clock counted from another moment. boot: its name."""
+        known = self._path.with_name("boot")
+        with contextlib.suppress(OSError):
+            if known.exists() and known.read_text(encoding="utf-8") != boot:
+                self._path.unlink(missing_ok=True)
+                known.unlink()
+        with contextlib.suppress(OSError):
+            write_whole(known, boot.encode())
+
     def deadline_s(self) -> float:
         """Read when it ends; what can't be read has ended."""
         try:
@@ -233,6 +243,17 @@ def take_lock(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def is_at(path: Path, descriptor: int) -> bool:
+    """Tell whether an open file still lies at its path; not where it, or its folder, was removed or moved away."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return os.path.samestat(found, os.fstat(descriptor))
 
 
 def lock_holder(path: Path) -> int:

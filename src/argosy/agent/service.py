@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from argosy.agent.folder import LEAVE_SIGNAL, LOCK_NAME, Lease, make_folder, service_path, take_lock
+from argosy.agent.folder import LEAVE_SIGNAL, LOCK_NAME, Lease, is_at, make_folder, service_path, take_lock
 from argosy.agent.joining import NotWantedError, join
 from argosy.agent.keeper import Keeper, Place
 from argosy.agent.outgoing import Outgoing
@@ -67,6 +67,7 @@ class Service:
         self._join(options.join_s)
         self._warm = WarmServer(options.fork_folder, options.fork_environment)
         self._lease = Lease(self._state / "lease")
+        self._lease.begin(options.facts.boot_id)
         self._keep_anew()
         self._voice = self._new_voice()
         self._reports_max = 1000
@@ -84,6 +85,7 @@ class Service:
         self._voice.start()
         try:
             while not self._over:
+                self._keep_folder()
                 self._keep_key()
                 self._keep_warm()
                 self._rest()
@@ -189,6 +191,13 @@ class Service:
             extend=self._lease.extend,
             wake=lambda: _poke(self._wake),
         )
+
+    def _keep_folder(self) -> None:
+        """End where the folder is gone: nothing can be kept, and the next agent would not know of this one."""
+        if not is_at(self._state / LOCK_NAME, self._lock):
+            LOG.error("the agent's folder %s was removed or moved away; this agent ends", self._state)
+            self._code = InfrastructureError.exit_code
+            self.end()
 
     def _keep_key(self) -> None:
         """Join again, where a token is at hand, when the server doesn't know the key any more."""

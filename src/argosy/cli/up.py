@@ -1,11 +1,12 @@
 """`argosy up`: begin the service on this machine, with an agent for each node that is here."""
 
+import fcntl
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import psutil
 import typer
@@ -19,6 +20,7 @@ LISTEN = f"127.0.0.1:{PORT}"
 READY_S = 300.0
 """Compiling takes most of it, after an install, on a slow or busy machine."""
 END_S = 5.0
+TURN_NAME = "up-lock"
 POLL_S = 0.02
 LOADED = "loaded; the scheduler is made ready"
 """What the server says in its log between its two long steps."""
@@ -69,6 +71,27 @@ def begin(folder: Path, arguments: list[str]) -> None:
     make_folder(folder)
     if (card := read_card(folder)) is not None and is_used(folder):
         raise InfrastructureError(f"a server runs at {card.url} already (pid {card.pid}); `argosy status` shows it")
+    with take_turn(folder):
+        _begin(folder, arguments)
+
+
+def take_turn(folder: Path) -> BinaryIO:
+    """Be the only `up` of a folder, as long as the file is open: their servers' words would mix in one log."""
+    try:
+        turn = (folder / TURN_NAME).open("ab")
+    except OSError as error:
+        raise InfrastructureError(f"can't write in {folder}: {error.strerror}; --state names another folder") from error
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        turn.close()
+        text = f"another `argosy up` begins a service in {folder} at this moment"
+        raise InfrastructureError(f"{text}; `argosy status` shows it once it is ready") from error
+    return turn
+
+
+def _begin(folder: Path, arguments: list[str]) -> None:
+    """Begin a server, while no other `up` does."""
     started_s = time.monotonic()
     log = folder / LOG_NAME
     try:

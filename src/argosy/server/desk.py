@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from argosy.contracts.errors import InfrastructureError
+from argosy.contracts.errors import BadInputError, InfrastructureError
 from argosy.contracts.talk import (
     WAIT_S_MAX,
     Answer,
@@ -46,6 +46,7 @@ LOG_S = 20.0
 MAIL_MAX = 256
 REFUSALS_KEPT = 1000
 REPORTS_MAX = 1000
+FORMER_KEPT = 8
 BUSY = 20_000
 """So many events that wait for the loop make agents hold their reports back."""
 
@@ -54,13 +55,16 @@ BUSY = 20_000
 class Agent:
     """One node's agent. taken, safe: numbers of the newest report that was counted, and that is on disk.
 
-    unsettled: it has to be compared. sent: when an order was last sent, by id.
+    unsettled: it has to be compared. sent: when an order was last sent, by id. former: sessions before this one.
+    leaving: its process said that it ends.
     """
 
     node: str
     session: str = ""
+    former: tuple[str, ...] = ()
     number: int = 0
     boot_id: str = ""
+    leaving: bool = False
     fenced: bool = False
     heard_s: float = 0.0
     heard_us: int = 0
@@ -158,8 +162,12 @@ class Desk:
             agent.bell.ring()
 
     async def talk(self, node: str, talk: Talk) -> Answer:
-        """Take in what an agent says and answer it, at the latest after the wait it grants."""
+        """Take in what an agent says and answer it, at the latest after the wait it grants.
+
+        Raises BadInputError for an agent that has the key of another one that is heard.
+        """
         agent = self._agent(node)
+        check_alone(agent, talk)
         newest = self._take(agent, talk)
         orders: Sequence[AnyOrder] = ()
         if newest:
@@ -230,6 +238,7 @@ class Desk:
     def _take(self, agent: Agent, talk: Talk) -> bool:
         """Note what an agent says; False for a talk that a newer one has overtaken."""
         if talk.session != agent.session:
+            agent.former = (*agent.former, agent.session)[-FORMER_KEPT:] if agent.session else ()
             agent.session, agent.number, agent.taken, agent.safe = talk.session, 0, 0, 0
             agent.sent.clear()
             agent.unsettled = True
@@ -239,7 +248,7 @@ class Desk:
         agent.bell.ring()
         if agent.boot_id and talk.boot_id != agent.boot_id:
             agent.fenced = agent.unsettled = True
-        agent.boot_id = talk.boot_id
+        agent.boot_id, agent.leaving = talk.boot_id, talk.leaving
         held = {one.attempt: one for one in talk.held}
         if held != agent.held:
             agent.unsettled = True
@@ -317,3 +326,15 @@ class Desk:
         fresh = [order for order in orders if order.id not in agent.sent]
         agent.sent |= {order.id: now_s for order in fresh}
         return fresh
+
+
+def check_alone(agent: Agent, talk: Talk) -> None:
+    """Raise BadInputError where two agents have one key, as when a folder was copied: both would be told to run a job.
+
+    On one host the newer process counts, since one that was started again comes after the one that died; from another
+    host (or boot) none does while the first is heard. Once that one is silent or left, the other is heard again.
+    """
+    heard = time.monotonic() - agent.heard_s <= DOWN_AFTER_S and not agent.leaving
+    if heard and (talk.session in agent.former or agent.boot_id not in ("", talk.boot_id)):
+        text = f"another agent talks with the key of node {agent.node}: was its folder copied?"
+        raise BadInputError(f"{text} Join this host by a folder of its own (--state) and a join token")

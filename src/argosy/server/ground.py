@@ -81,7 +81,8 @@ def seat(ground: Ground, facts: HostFacts, wish: str, taken: Collection[str]) ->
 
 def _checked(ground: Ground, node: Node, facts: HostFacts, taken: Collection[str]) -> Node:
     if node.name in taken:
-        raise BadInputError(f"node {node.name} has another agent; `argosy nodes` lists them, or leave --node out")
+        text = f"node {node.name} has another agent; `argosy nodes` lists them, or leave --node out"
+        raise BadInputError(f"{text}. Where that one is lost, this one may be {node.name} once its lease has run out")
     problem = _problem(ground, node, facts)
     if problem:
         raise BadInputError(f"node {node.name}: {problem}")

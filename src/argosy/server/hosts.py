@@ -68,7 +68,8 @@ class Hosts:
     def join(self, ask: JoinAsk) -> JoinAnswer:
         """Give a host its node and key; waits until that is on disk. The token was checked by whoever calls.
 
-        Raises BadInputError for a host that can't be a node.
+        A node that is down for longer than its lease goes to whoever wishes for it by name: its agent's folder may be
+        lost. Raises BadInputError for a host that can't be a node.
         """
         if not ask.agent or len(ask.agent) > 200:
             raise BadInputError("agent: an agent has to say its own id, which it draws once and keeps")
@@ -77,8 +78,13 @@ class Hosts:
             if known and ask.node and ask.node != known:
                 raise BadInputError(f"this agent is node {known} already, not {ask.node}; give it another state folder")
             taken = self._keys.keys() - {known}
-            found = seat(self.ground, ask.facts, known or ask.node, taken)
+            left = "" if known else self._left(ask.node)
+            found = seat(self.ground, ask.facts, known or ask.node, taken - {left})
             return self._seated(ask, found.node.name, found.ground, found.new)
+
+    def _left(self, node: str) -> str:
+        """Give a node back where nobody may count on its agent any more, empty where it has one."""
+        return node if node in self._keys and self._loop.ask(lambda state: is_left(state, node)).result() else ""
 
     def retire(self, node: str, who: str) -> None:
         """Strike a node out: its key opens nothing any more, and what runs on it recovers elsewhere."""
@@ -96,10 +102,12 @@ class Hosts:
     def _seated(self, ask: JoinAsk, node: str, ground: Ground, new: bool) -> JoinAnswer:
         key = f"argosy-agent-{secrets.token_urlsafe(KEY_BYTES)}"
         now_us = wall_us()
+        former = [agent for agent, its in self._agents.items() if its == node and agent != ask.agent]
+        deed = "taken over" if former else "joined"
         data = msgspec.json.encode(_Kept(agent=ask.agent, facts=ask.facts, made=new or node in self._made))
         rows: list[Statement] = [
             ("INSERT OR REPLACE INTO agent VALUES (?, ?, ?, ?)", (node, digest(key), data, now_us)),
-            audited(now_us, "join", "joined", node, ask.facts.hostname),
+            audited(now_us, "join", deed, node, ask.facts.hostname),
         ]
         if new:
             added = (ground.nodes[node],)
@@ -110,9 +118,19 @@ class Hosts:
         self._nodes.pop(self._keys.get(node, ""), None)
         self._keys[node] = digest(key)
         self._nodes[digest(key)] = node
+        for agent in former:
+            del self._agents[agent]
         self._agents[ask.agent] = node
         self.ground = ground
         return JoinAnswer(node=node, key=key, service=self._store.service)
+
+
+def is_left(state: State, node: str) -> bool:
+    """Say whether a node is down and its lease has run out, so that no rank of its former agent runs any more."""
+    number = state.nodes.number.get(node)
+    if number is None:
+        return False
+    return state.nodes.observed[number] == "down" and state.nodes.lease_us[number] <= wall_us()
 
 
 def _others(state: State, names: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

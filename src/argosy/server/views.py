@@ -12,7 +12,7 @@ from argosy.contracts.option import Option, Size
 from argosy.contracts.policy import NORMALISED
 from argosy.control import explain
 from argosy.control.nodes import FOREVER
-from argosy.control.quota import QueueRow
+from argosy.control.quota import WORTH_UNIT, QueueRow
 from argosy.control.state import AttemptState, JobState, State
 from argosy.server.models import BlockerView, Explanation, JobView, NeedView, NodeView, OfferView, QueueView
 
@@ -60,8 +60,8 @@ def chips_of(state: State, attempt: AttemptState) -> dict[str, int]:
 def borrows(state: State, job: JobState) -> bool:
     """Say whether a job's queue holds more than it owns of a kind that the job holds and that some queue owns."""
     queue = state.queue_of(job)
-    kinds = [kind for kind, _ in state.attempts[job.attempt].amounts if state.quota.kinds[kind] != NORMALISED]
-    return any(_over(state.quota.rows[queue], kind) for kind in kinds if _is_owned(state, kind))
+    row = state.quota.rows[queue]
+    return any(_over(row, kind) for kind, _ in state.attempts[job.attempt].amounts if _is_owned(state, kind))
 
 
 def _is_owned(state: State, kind: int) -> bool:
@@ -170,7 +170,8 @@ def queue_views(state: State) -> list[QueueView]:
     shown = []
     for number, queue in enumerate(state.policy.queues):
         row = state.quota.rows[number]
-        kinds = [(index, kind) for index, kind in enumerate(state.quota.kinds) if kind != NORMALISED]
+        kinds = list(enumerate(state.quota.kinds))
+        over = {k: row.held[i] - row.own[i] for i, k in kinds if _over(row, i) and _is_owned(state, i)}
         shown.append(
             QueueView(
                 name=queue.name,
@@ -178,9 +179,9 @@ def queue_views(state: State) -> list[QueueView]:
                 state=queue.state,
                 weight=queue.weight,
                 order=queue.order,
-                guarantee={kind: row.own[index] for index, kind in kinds if row.own[index]},
-                held={kind: row.held[index] for index, kind in kinds if row.held[index]},
-                borrowed={k: row.held[i] - row.own[i] for i, k in kinds if _over(row, i) and _is_owned(state, i)},
+                guarantee={kind: _chips(kind, row.own[index]) for index, kind in kinds if row.own[index]},
+                held={kind: row.held[index] for index, kind in kinds if row.held[index] and kind != NORMALISED},
+                borrowed={kind: _chips(kind, amount) for kind, amount in over.items()},
                 waiting=waiting[queue.name],
                 running=running[queue.name],
             )
@@ -188,8 +189,14 @@ def queue_views(state: State) -> list[QueueView]:
     return shown
 
 
+def _chips(kind: str, amount: int) -> int:
+    """Give whole chips; normalised ones are counted in thousandths, and any part counts."""
+    return -(-amount // WORTH_UNIT) if kind == NORMALISED else amount
+
+
 def _over(row: QueueRow, kind: int) -> bool:
-    return row.held[kind] > row.own[kind]
+    """Say whether more is held than owned; what is owned in normalised chips alone is over by their sum alone."""
+    return row.held[kind] > row.entitled[kind]
 
 
 def offer_view(option: Option, size: Size, chips: dict[str, int]) -> OfferView:

@@ -9,11 +9,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from argosy.contracts.errors import BadInputError
+from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.contracts.talk import BUNDLE_BYTES_MAX
 from argosy.server.api.finding import own_job
 from argosy.server.api.office import Here, Who
-from argosy.server.api.problems import RESPONSES
+from argosy.server.api.problems import RESPONSES, problem_of
 from argosy.server.bundles import Incoming
 from argosy.server.logs import last_lines, new_lines
 from argosy.server.models import BundleView, LogLine
@@ -35,7 +35,7 @@ async def read_logs(
 ) -> StreamingResponse:
     """Give the last lines of each rank, merged by time, as one LogLine a line of JSON; then new ones as they come.
 
-    Followed, a job that waits is waited for.
+    Followed, a job that waits is waited for. What breaks a stream that has begun is its last line, a Problem.
     Where an attempt failed, the lines of the rank that failed first come first.
     """
     job = await here.ask(lambda state: own_job(state, name, who).id)
@@ -44,17 +44,25 @@ async def read_logs(
     async def over() -> bool:
         return not places or await here.ranklogs.is_over(job, places[0].attempt)
 
-    async def body() -> AsyncIterator[bytes]:
+    async def told() -> AsyncIterator[bytes]:
         nonlocal places
         if following and not places:
             async for found in here.ranklogs.until_placed(job, attempt, rank):
                 places = found
                 yield _written([])
         live = not await over()
-        yield _written(await last_lines(places, tail, here.ranklogs.read_part, live=live))
+        yield _written(await last_lines(places, tail, here.ranklogs.read_part, live=live, more=following))
         if following:
             async for lines in new_lines(places, over, here.ranklogs.read_part):
                 yield _written(lines)
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            async for part in told():
+                yield part
+        except ArgosyError as error:
+            # The status is said already; the last line is a problem instead of a LogLine.
+            yield bytes(problem_of(error).body) + b"\n"
 
     return StreamingResponse(body(), media_type=NDJSON)
 

@@ -64,6 +64,11 @@ def answer(status: int, detail: str, problems: list[FieldProblem] | None = None)
 
 
 async def _ours(_request: Request, error: Exception) -> JSONResponse:
+    return problem_of(error)
+
+
+def problem_of(error: Exception) -> JSONResponse:
+    """Write what went wrong as a problem."""
     status = next((found for kind, found in STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
     return answer(status, str(error), places_in(str(error)))
 
