@@ -11,7 +11,7 @@ from argosy.control import lanes, reclaim, settle
 from argosy.control.change import AttemptBegan, JobMoved, JobReclaimed, Reserved, TimerSet, Unreserved
 from argosy.control.nodes import NodeTable
 from argosy.control.order import Order
-from argosy.control.reserve import Outlook, View
+from argosy.control.reserve import Outlook, View, _free_times
 from argosy.control.room import Room
 from argosy.control.snapshot import snapshot
 from argosy.control.victims import Candidates
@@ -105,8 +105,12 @@ def forgetful(patch):
     """Have passes remember nothing of what they found for others."""
     patch.setattr(Order, "lacks", lambda *_: None)
     patch.setattr(Room, "lacks", lambda *_: None)
-    patch.setattr(Outlook, "of", lambda outlook, pool, job="": View(outlook.state, pool, job))
     real, held_for = Candidates.of, NodeTable.held_for
+
+    def seen_anew(outlook, pool, job=""):
+        view = View(outlook.state, pool)
+        view.times[:] = _free_times(outlook.state, view.numbers.tolist(), job)
+        return view
 
     def of(candidates, *rest):
         candidates.forget()
@@ -117,6 +121,7 @@ def forgetful(patch):
         nodes._held_for.clear()
         return held_for(nodes, pool)
 
+    patch.setattr(Outlook, "of", seen_anew)
     patch.setattr(Candidates, "of", of)
     patch.setattr(NodeTable, "held_for", held_anew)
 

@@ -194,8 +194,8 @@ class NodeTable:
 
     def domains(self, pool: int, level: int) -> list[int]:
         """Give the number of the domain of a level that each member of a pool lies in; it never moves."""
-        known = self._domains.setdefault((pool, level), [])
-        known += (self.leaf[number].above[level].number for number in self.members[pool][len(known) :])
+        known, leaf = self._domains.setdefault((pool, level), []), self.leaf
+        known += [leaf[number].above[level].number for number in self.members[pool][len(known) :]]
         return known
 
     def shown(self, numbers: Iterable[int], at_most: int = 4) -> str:

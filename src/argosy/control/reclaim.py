@@ -161,8 +161,8 @@ def _milder(
         way = victim
         for milder in victim.milder if not plan.several else ():
             useless = sum(
-                n in plan.useless and state.nodes.ready[n] and domain_at(state.nodes.leaf[n], part.level) is domain
-                for n in milder.nodes
+                state.nodes.ready[n] and domain_at(state.nodes.leaf[n], part.level) is domain
+                for n in plan.useless.intersection(milder.nodes)
             )
             fewer = count - milder.nodes_by(state, part.pool, part.level).get(domain, 0) + useless
             if fewer <= surplus:

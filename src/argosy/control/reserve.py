@@ -6,6 +6,7 @@ Jobs behind may still use held nodes if their time limit ends before the gang ca
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -141,12 +142,12 @@ def _first_free(
 class View:
     """When each node of a pool is free, by time limits; NEVER for one that nobody else can have."""
 
-    def __init__(self, state: State, pool: int, job: str) -> None:
+    def __init__(self, state: State, pool: int) -> None:
         nodes = state.nodes
         members = nodes.members[pool]
         self.state, self.pool = state, pool
         self.numbers: Array = np.array(members, np.int64)
-        self.times: Array = np.array(_free_times(state, members, job), np.int64)
+        self.times: Array = np.array(_free_times(state, members, ""), np.int64)
         self.until: Array = np.array([nodes.until_us[number] for number in members], np.int64)
         self._domains: dict[int, Array] = {}
         self._orders: dict[int, Array] = {}
@@ -155,6 +156,14 @@ class View:
         """Look again at when some nodes are free."""
         self.times[np.searchsorted(self.numbers, numbers)] = _free_times(self.state, numbers, "")
         self._orders.clear()
+
+    def seen_by(self, job: str) -> View:
+        """Give the same for a job that nodes are held for, which may have those too."""
+        nodes, seen = self.state.nodes, copy(self)
+        own = [number for number in self.state.reservations[job].nodes if nodes.pool[number] == self.pool]
+        seen.times, seen._orders = self.times.copy(), {}
+        seen.times[np.searchsorted(self.numbers, own)] = _free_times(self.state, own, job)
+        return seen
 
     def domains(self, level: int) -> Array:
         """Give the number of the domain of a level that each node lies in."""
@@ -178,11 +187,9 @@ class Outlook:
 
     def of(self, pool: int, job: str = "") -> View:
         """Give when a pool's nodes are free; for a job with nodes held for it, those too."""
-        if job:
-            return View(self.state, pool, job)
         if pool not in self._views:
-            self._views[pool] = View(self.state, pool, "")
-        return self._views[pool]
+            self._views[pool] = View(self.state, pool)
+        return self._views[pool].seen_by(job) if job else self._views[pool]
 
     def changed(self, numbers: Iterable[int]) -> None:
         """Note that these nodes were taken, freed, or are held otherwise."""

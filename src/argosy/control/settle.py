@@ -119,10 +119,9 @@ class Helper:
         """Hold nodes for a gang at its best usable rung, for so many gangs a pool; who holds some keeps its place."""
         state, standing = self.state, self.state.reservations.get(job.id)
         rung, parts = self.shape(lane).rungs[best], self.shape(lane).parts[best]
-        gang, kept = len(parts) > 1 or parts[0][2] > 1, () if standing is None else standing.rung.chips
-        others = self.order.board.holds.copy()
-        others[[pool for pool, _ in kept]] -= 1
-        if not gang or any(others[pool] >= state.policy.reservations for pool, _, _ in parts):
+        gang, kept = len(parts) > 1 or parts[0][2] > 1, () if standing is None else dict(standing.rung.chips)
+        holds, at_most = self.order.board.holds, state.policy.reservations
+        if not gang or any(holds[pool] - (pool in kept) >= at_most for pool, _, _ in parts):
             self._drop(job)
             return
         before = len(self.work.changes)

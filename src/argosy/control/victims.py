@@ -64,7 +64,7 @@ class Candidates:
         self._lowest: dict[tuple[int, int], int] = {}
         self._borrowed: dict[tuple[int, int, int], list[Victim]] = {}
         self._tables: dict[tuple[int, int, int, int, int], Table] = {}
-        self._starts: dict[int, list[int]] = {}
+        self._starts: dict[int, list[tuple[int, int]]] = {}
         self._due: dict[tuple[int, int], frozenset[int]] = {}
 
     def forget(self) -> None:
@@ -96,17 +96,16 @@ class Candidates:
     def due_us(self, job: JobState, pool: int) -> int:
         """Give the start of the last maintenance in a pool that comes too soon for a job; -1 where none does."""
         if pool not in self._starts:
-            nodes = self.state.nodes
-            self._starts[pool] = sorted({nodes.until_us[number] for number in nodes.of_pool(pool)} - {FOREVER})
-        place = bisect_left(self._starts[pool], needed_until(self.state, end_of(self.state, job)))
-        return self._starts[pool][place - 1] if place else -1
+            until_us, members = self.state.nodes.until_us, self.state.nodes.of_pool(pool)
+            self._starts[pool] = sorted((until_us[number], number) for number in members if until_us[number] < FOREVER)
+        place = bisect_left(self._starts[pool], (needed_until(self.state, end_of(self.state, job)), -1))
+        return self._starts[pool][place - 1][0] if place else -1
 
     def useless(self, job: JobState, pool: int) -> frozenset[int]:
         """List the nodes of a pool that are no use to a job: those it avoids, or that are due for maintenance."""
         key = pool, self.due_us(job, pool)
         if key not in self._due:
-            nodes = self.state.nodes
-            self._due[key] = frozenset(number for number in nodes.of_pool(pool) if nodes.until_us[number] <= key[1])
+            self._due[key] = frozenset(number for start_us, number in self._starts[pool] if start_us <= key[1])
         return self._due[key].union(job.avoid) if job.avoid else self._due[key]
 
     def _over(self, queue: int, depth: int, pool: int) -> list[Victim]:
@@ -209,12 +208,10 @@ def _is_owed(state: State, queue: int, other: int, depth: int, kind: int) -> boo
     """Say whether a queue's wish is within a guarantee that another, which is over its own, needs more than it owns."""
     rows = state.quota.rows
     mine, theirs = rows[queue].path, rows[other].path
-    common = next((place for place in mine if place in theirs), None)
-    below_mine = mine if common is None else mine[: mine.index(common)]
-    below_theirs = theirs if common is None else theirs[: theirs.index(common)]
-    if depth >= len(below_mine) or not below_theirs:
-        return False
-    return state.quota.over(below_theirs[-1], kind)
+    below_mine, below_theirs = len(mine), len(theirs)
+    while below_mine and below_theirs and mine[below_mine - 1] == theirs[below_theirs - 1]:
+        below_mine, below_theirs = below_mine - 1, below_theirs - 1
+    return depth < below_mine and below_theirs > 0 and state.quota.over(theirs[below_theirs - 1], kind)
 
 
 def _ways(state: State, attempt: AttemptState, job: JobState, stage: int, kind: int) -> tuple[Victim, ...]:
