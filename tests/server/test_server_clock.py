@@ -39,12 +39,12 @@ class TestSteadyClock:
 
     @pytest.mark.parametrize("step_us", [HOUR_US, 10**15])
     def test_a_step_forward_ends_no_lease(self, step_us: int) -> None:
-        """A lease of 30 s lasts at least 27 s, whatever the wall's clock is set to."""
+        """A lease of 30 s lasts at least 29 s, whatever the wall's clock is set to."""
         times = Times()
         clock = times.clock()
         ends_us = clock() + 30 * SECOND_US
         times.wall_us += step_us
-        for _ in range(27):
+        for _ in range(29):
             assert clock() < ends_us
             times.wait(SECOND_US)
 
@@ -54,15 +54,15 @@ class TestSteadyClock:
         clock = times.clock()
         due_us = clock() + 30 * SECOND_US
         times.wall_us -= 2 * HOUR_US
-        times.wait(34 * SECOND_US)
+        times.wait(31 * SECOND_US)
         assert clock() >= due_us
 
     def test_what_the_wall_is_ahead_is_caught_up(self) -> None:
-        """A tenth of the time that passes: after ten hours both tell the same again."""
+        """A hundredth of the time that passes: after a hundred hours both tell the same again."""
         times = Times()
         clock = times.clock()
         times.wall_us += HOUR_US
-        for _ in range(10):
+        for _ in range(100):
             times.wait(HOUR_US)
             clock()
         assert clock() == times.wall_us
@@ -72,12 +72,12 @@ class TestSteadyClock:
         times = Times()
         clock = times.clock(from_us=times.wall_us + 24 * HOUR_US)
         first_us = clock()
-        times.wait(10 * SECOND_US)
-        assert clock() - first_us == 9 * SECOND_US
+        times.wait(100 * SECOND_US)
+        assert clock() - first_us == 99 * SECOND_US
 
     @given(st.lists(st.tuples(st.integers(0, HOUR_US), st.integers(-(10**15), 10**15)), max_size=30))
     def test_it_never_goes_back_nor_runs_away(self, steps: list[tuple[int, int]]) -> None:
-        """Whatever the wall does, it moves by the time that passed, a tenth more or less."""
+        """Whatever the wall does, it moves by the time that passed, a hundredth more or less."""
         times = Times()
         clock = times.clock()
         told = [(times.passed_us, clock())]
@@ -86,4 +86,4 @@ class TestSteadyClock:
             times.wait(passed_us)
             told.append((times.passed_us, clock()))
         for (before_us, old_us), (after_us, new_us) in pairwise(told):
-            assert abs((new_us - old_us) - (after_us - before_us)) <= (after_us - before_us) // 10
+            assert abs((new_us - old_us) - (after_us - before_us)) <= (after_us - before_us) // 100

@@ -35,8 +35,12 @@ FAILED_EXIT = 70
 BATCH_MAX = 512
 QUEUE_MAX = 100_000
 SECOND_US = 1_000_000
-CATCH_UP = 0.1
-"""By how much of the time passed the log's clock is faster or slower until it tells what the wall's does."""
+CATCH_UP = 0.01
+"""By how much of the time passed the log's clock is faster or slower until it tells what the wall's does.
+
+A lease is counted from when a node has been silent for DOWN_AFTER_S, the agent's own from when it last got an answer:
+so at this rate no lease of up to 1,500 s is over here before it is over there.
+"""
 
 T = TypeVar("T")
 
