@@ -235,6 +235,14 @@ class TestProgress:
         found = judged(watchdog(1), watchdog(2), "[rank0]: stack: save -> write")
         assert (found[0].fault_class, found[0].culprit.name) == ("user.rank0_only_work", "rank 0")
 
+    def test_a_rank_that_lost_its_peer_holds_nobody_up(self, judged):
+        """Who failed since another was gone, before the others' time ran out, does no work of its own."""
+        wait = "[rank{}]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran"
+        lines = [wait.format(rank) + " for 600000 milliseconds before timing out." for rank in (1, 2, 3)]
+        lost = "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection reset by peer [10.0.0.2]:2201"
+        assert judged(lost, *lines)[0].fault_class == "unknown"
+        assert judged(*lines)[0].culprit.name == "rank 0"
+
     def test_different_operations_under_one_number_are_a_mismatch(self, judged):
         """Ranks of a group that wait in different collectives took different branches."""
         named = "[rank{0}]:[E] [PG ID 1 PG GUID 1(tp) Rank {0}] " + WATCHDOG.split("] ", 2)[2]

@@ -156,3 +156,32 @@ class TestEpisodes:
             "OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=10800000) ran for 10800017 milliseconds."
         )
         assert named(judged(cause, wait)) == ["gpu.oom"]
+
+
+class TestGranted:
+    WAITS = (
+        "2026-03-01T00:00:01Z Warning  FailedScheduling  pod/a-{}  0/9 nodes are available: 9 Insufficient amd.com/gpu."
+    )
+    PLACED = "2026-03-01T00:04:10Z Normal   Scheduled  pod/a-{}  Successfully assigned ml/a-{} to n17"
+
+    def test_a_pod_that_was_placed_later_is_no_fault(self, judged):
+        """Waiting for a place is how gangs begin."""
+        assert judged(self.WAITS.format(1), self.PLACED.format(1, 1)) == ()
+
+    def test_another_pods_place_does_not_help(self, judged):
+        """The one that still waits holds the job up."""
+        assert named(judged(self.WAITS.format(1), self.PLACED.format(0, 0))) == ["scheduler.unschedulable"]
+
+    def test_a_pod_that_lost_its_place_again_counts(self, judged):
+        """Only what comes after the last request grants it."""
+        again = self.WAITS.format(1).replace("00:00:01", "07:00:00")
+        assert named(judged(self.WAITS.format(1), self.PLACED.format(1, 1), again)) == ["scheduler.unschedulable"]
+
+    def test_an_image_that_came_at_last_is_no_fault(self, judged):
+        """A registry may fail once."""
+        lines = (
+            'Warning  Failed  pod/a-1  Failed to pull image "reg/a:3": dial tcp 10.1.1.1:443: i/o timeout',
+            "Warning  Failed  pod/a-1  Error: ErrImagePull",
+        )
+        assert named(judged(*lines)) == ["container.image"]
+        assert judged(*lines, 'Normal  Pulled  pod/a-1  Successfully pulled image "reg/a:3" in 4s') == ()

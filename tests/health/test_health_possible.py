@@ -134,3 +134,37 @@ class TestSilentEnd:
         (found,) = judged("[rank1]: step 10 loss 2.0", f"[rank1]:[F1130 08:40:00.1 ProcessGroupNCCL.cpp:1557] {text}")
         assert found.fault_class == "unknown"
         assert "logs of all ranks" in found.advice
+
+
+class TestPowerOfAMachine:
+    GIVEN_UP = "2026-03-01 10:05:00 slurmctld: error: Nodes n{:02d} not responding, setting DOWN"
+
+    @pytest.mark.parametrize(
+        "told",
+        [
+            "2026-03-01T10:00:05Z n17-ipmi sel: Power Unit #0x01 | Power off/down | Asserted",
+            "2026-03-01T10:00:05Z bmc-n17 SEL: Power Supply #0x61 | Power Supply AC lost | Asserted",
+            "2026-03-01T10:00:05Z idrac-n17 SEL: Power supply 2 input lost",
+        ],
+    )
+    def test_lost_power_is_why_a_scheduler_gave_a_machine_up(self, judged, told: str):
+        """A management controller is named for its machine, and knows more than who waits for it."""
+        found = judged(told, self.GIVEN_UP.format(17))
+        assert first(found) == ("node.power", "n17")
+
+    def test_a_supply_of_another_machine_is_not(self, judged):
+        """Machines have a supply too many, so that one lost elsewhere explains nothing."""
+        told = "2026-03-01T10:00:05Z bmc-n04 SEL: Power Supply #0x61 | Power Supply AC lost | Asserted"
+        assert first(judged(told, self.GIVEN_UP.format(17))) == ("scheduler.node_failure", "n17")
+
+    def test_power_that_came_back_is_no_fault(self, judged):
+        """The word of its end is not that of its begin."""
+        assert judged("2026-03-01T10:00:05Z bmc-n17 SEL: Power Unit #0x01 | Power off/down | Deasserted") == ()
+
+
+class TestNamesOfOneChip:
+    def test_two_ways_to_write_an_address_are_one_chip(self, judged):
+        """With and without function, short and long domain: one GPU was lost, not several."""
+        xid = "Mar  1 10:00:00 node-2 kernel: NVRM: Xid (PCI:0000:9a:00): 79, GPU has fallen off the bus."
+        again = "Mar  1 10:00:01 node-2 kernel: NVRM: GPU 0000:9A:00.0: GPU has fallen off the bus."
+        assert first(judged(xid, again)) == ("gpu.lost", "node-2 chip 0000:9a:00")

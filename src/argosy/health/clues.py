@@ -181,7 +181,7 @@ def _clue(sighting: Sighting, book: Book, order: int) -> Clue:
         rank=_number(fields, "rank", "rank2", "missing") if line.rank is None or _names_other(fields) else line.rank,
         host=_first(fields, "host", "node", "node3") or line.host,
         chip=fields.get("chip", ""),
-        link=_first(fields, "link", "port", "slave", "dev", "module", "module2"),
+        link=_first(fields, "link", "link2", "port", "slave", "dev", "module", "module2"),
         peer=_first(fields, "peer", "peer_rank"),
         fields=fields,
     )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from argosy.contracts.incident import Culprit
 from argosy.health.book import UNKNOWN
 from argosy.health.clues import Clue
+from argosy.health.places import same_chip
 
 SUFFERERS_MAX = 8
 # Lines of launchers that tell by which code a worker ended, and codes that stand for a signal.
@@ -41,12 +42,12 @@ def placed(root: Clue, clues: Sequence[Clue]) -> Clue:
         root = replace(root, rank=odd, host="", chip="")
     alike = [clue for clue in alike if clue.rank == root.rank or clue.rank is None or root.rank is None]
     hosts = {clue.host for clue in alike if clue.host}
-    chips = {clue.chip for clue in alike if clue.chip}
+    chips = {same_chip(clue.chip): clue.chip for clue in alike if clue.chip}
     ranks = {clue.rank for clue in alike if clue.rank is not None}
     return replace(
         root,
         host=root.host or (hosts.pop() if len(hosts) == 1 else ""),
-        chip=root.chip or (chips.pop() if len(chips) == 1 else ""),
+        chip=root.chip or (chips.popitem()[1] if len(chips) == 1 else ""),
         rank=ranks.pop() if root.rank is None and len(ranks) == 1 else root.rank,
     )
 

@@ -28,7 +28,7 @@ _BEFORE = re.compile(
     re.IGNORECASE,
 )
 _AFTER = re.compile(
-    r"\w*(?: \([\w /]{1,40}\))?(?:[ _-][a-z]+){0,2}\s*[:=]+\s*[\"']?"
+    r"\w*(?: \([\w /]{1,40}\))?(?:[ _-][a-z]+){0,3}(?:\s*[:=]+\s*[\"']?|(?:(?<=count)|(?<=counter)|(?<=number)) )"
     r"(?:0|none|nil|no|false|never)\b(?![.:/\w-]| ?[a-z%])",
     re.IGNORECASE,
 )

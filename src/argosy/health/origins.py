@@ -66,6 +66,9 @@ _HOST = re.compile(
     rf"(?:[a-z0-9]+-)*(?:{_HOST_WORDS})(?:-?\d[a-z0-9]*|-[a-z](?:\d[a-z0-9]*)?)(?:-[a-z0-9]+)*|\d+\.\d+\.\d+\.\d+",
     re.ASCII,
 )
+# A machine's management controller is named for the machine.
+_CONTROLLER = re.compile(r"^(?:bmc|ipmi|ilo|idrac)[-_.]|[-_.](?:bmc|ipmi|ilo|idrac)$", re.IGNORECASE)
+_WATCHER = re.compile(r"(?i:[\w-]*(?:agent|exporter|monitor)|node-?check|health-?check|sel|bmc|ipmi(?:-sel)?)")
 # Names by rack and place, which are hosts where a program of the machine follows.
 _RACKED = re.compile(r"[a-z]{1,12}\d{0,4}(?:-[a-z]{0,4}\d{1,4}){1,3}", re.ASCII)
 _LOG_WORDS = r"(?:dmesg|journal(?:ctl)?|syslog|kern(?:el)?|messages|console|slurmd|sel|bmc|ipmi)"
@@ -203,7 +206,7 @@ def _origin(groups: dict[str, str | None]) -> Origin:
     return Origin(
         rank=int(rank) if rank else None,
         local_rank=int(local) if local and int(local) >= 0 else None,
-        host=groups.get("host") or groups.get("maybe") or "",
+        host=_CONTROLLER.sub("", groups.get("host") or groups.get("maybe") or ""),
         program=groups.get("program") or "",
         pid=int(pid) if pid else None,
     )
@@ -217,7 +220,8 @@ def _after_stamp(line: str, found: Found) -> tuple[int, Origin]:
     # Two words and a colon may as well be the message's own, so an odd name needs what only a machine's log has.
     machine = after["program"] in MACHINE_PROGRAMS or (after["numbered"] and found.stamp.kind != "boot")
     again = line.startswith(f"{after['host']}:", after.end())
-    if not (is_host(after["host"]) or machine or again):
+    watched = _WATCHER.fullmatch(after["program"]) and _RACKED.fullmatch(after["host"])
+    if not (is_host(after["host"]) or machine or again or watched):
         return found.end, Origin()
     return after.end(), _origin(after.groupdict())
 

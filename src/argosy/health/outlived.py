@@ -32,6 +32,8 @@ SLOW_CLASSES = frozenset(
 STALE_US = 7_200_000_000
 # A connection gives up retrying within less; a port that is up again and nobody failed by then did no harm.
 UP_AGAIN_US, AFTER_UP_US = 60_000_000, 120_000_000
+GRANTED = {"scheduler.unschedulable": "kubernetes.scheduled", "container.image": "kubernetes.pulled"}
+ASKER = re.compile(r"\b(?:pods?/|[Jj]ob(?:Id=| ))([\w.-]*\w)")
 MACHINE_LAYERS = frozenset({"kernel", "driver", "fabric"})
 ENDS = ("elastic.", "deepspeed.exit", "mpi.signal", "slurm.task", "launcher.closing")
 
@@ -46,7 +48,8 @@ def part(clues: Sequence[Clue]) -> tuple[list[Clue], list[Clue]]:
     outlived: list[Clue] = []
     for clue in clues:
         past = (steps.passed(clue) and clue.order not in threads) or _stale(clue, failed_us) or _came_up(clue, clues)
-        past = clue.role in ("cause", "symptom") and ((past and not _slow(clue)) or clue.order in said)
+        past = (past and not _slow(clue)) or clue.order in said or _granted(clue, clues)
+        past = clue.role in ("cause", "symptom") and past
         if not past:
             left.append(clue)
         elif clue.role == "cause":
@@ -177,6 +180,16 @@ def _came_up(clue: Clue, clues: Sequence[Clue]) -> bool:
         if other.at_us is not None and other.layer not in MACHINE_LAYERS and other.role in ("cause", "symptom")
     ]
     return bool(ups) and bool(failed) and not any(down_us <= at <= min(ups) + AFTER_UP_US for at in failed)
+
+
+def _granted(clue: Clue, clues: Sequence[Clue]) -> bool:
+    """Tell whether what a pod or job waited for came later; what names nobody speaks of whoever got it."""
+    granted = GRANTED.get(clue.fault_class)
+    asker = ASKER.findall(clue.line.text)[:1]
+    return granted is not None and any(
+        later.signature == granted and later.order > clue.order and ASKER.findall(later.line.text)[:1] in ([], asker)
+        for later in clues
+    )
 
 
 def _slow(clue: Clue) -> bool:

@@ -13,7 +13,22 @@ _HOST = re.compile(
     r"\b(?:[Nn]odes?|[Hh]ost(?:name)?|[Mm]achine|IP|[Aa]ddress)(?: name)?(?::|=| is)? ?['\"]?([A-Za-z0-9][\w.-]*\w)"
 )
 _ADDRESS = re.compile(r"\b(?:NPU|GPU) (?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)\b")
-_CHIP = re.compile(r"\b(?:NPU|GPU|[Dd]evice|davinci)(?: ?ID)?[ :=#]{0,2}(\d{1,2})\b(?![\w.:%]| ?(?:[GM]i?B|%))")
+_CHIP = re.compile(
+    r"\b(?:NPU|GPU|[Dd]ev(?:ice)?|davinci)(?:[ _]?[Ii][Dd])?[ :=#]{0,2}(\d{1,2})\b(?![\w.:%]| ?(?:[GM]i?B|%))"
+)
+
+
+_PCI = re.compile(r"0*([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.\d)?")
+
+
+def same_chip(name: str) -> str:
+    """Give what all ways to write one chip's name share: PCI addresses come with a function and a longer domain.
+
+    >>> same_chip("00000000:9A:00.0"), same_chip("3")
+    ('0000:9a:00', '3')
+    """
+    address = _PCI.fullmatch(name.lower())
+    return address[1] if address else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from argosy.health.book import Book
 from argosy.health.clues import Clue
+from argosy.health.places import same_chip
 
 # Kernels and programs of one machine write so far apart; clocks of two may differ as much.
 LATE_US = 10_000_000
@@ -19,13 +20,14 @@ TOGETHER_US = 10_000_000
 POWER_BEFORE_US = 600_000_000
 OUTSIDE = frozenset({"kernel", "driver", "fabric", "scheduler"})
 CHIPS = frozenset({"gpu", "npu"})
-POWER = ("system.power_redundancy", "kernel.slot_power", "nvidia.power_brake")
+POWER = ("system.power_redundancy", "kernel.slot_power", "system.power_lost", "nvidia.power_brake")
+GONE = frozenset({"scheduler.node_failure", "node.down"})
 _PID = re.compile(r"\bpid(?:\(s\))?[ :=#]{0,2}(\d{2,9})\b")
 
 
 def possible(causes: Sequence[Clue], clues: Sequence[Clue], book: Book) -> list[Clue]:
     """Leave out causes that can't be why the job ended; all stay where nothing else would be left."""
-    kept = _without_guesses(causes)
+    kept = _with_power(_without_guesses(causes))
     own = _own_end(kept, clues, book)
     if own is not None:
         kept = [cause for cause in kept if cause is own or not _beside(cause, own, clues)]
@@ -98,7 +100,7 @@ def _with_shared(causes: Sequence[Clue], clues: Sequence[Clue], book: Book) -> l
         first = min(chips, key=lambda clue: (clue.at_us or 0, clue.order))
         began = first.at_us or 0
         together = [clue for clue in chips if (clue.at_us or 0) <= began + TOGETHER_US]
-        if len({clue.chip for clue in together}) < 2:
+        if len({same_chip(clue.chip) for clue in together}) < 2:
             continue
         power = [clue for clue in clues if clue.signature in POWER and clue.host == host and _just_before(clue, began)]
         name = "node.power" if power else first.fault_class
@@ -107,6 +109,18 @@ def _with_shared(causes: Sequence[Clue], clues: Sequence[Clue], book: Book) -> l
         said = replace(first, fault_class=name, culprit="host", chip="", remedy=known.remedy, meaning=first.meaning)
         made = [cause for cause in made if cause.order not in gone] + [said]
     return made
+
+
+def _with_power(causes: Sequence[Clue]) -> list[Clue]:
+    """Believe a power supply more where its machine is given up soon after, of which a scheduler knows no reason."""
+    gone = [cause for cause in causes if cause.fault_class in GONE and cause.host and cause.at_us is not None]
+    return [
+        replace(cause, strength=max(cause.strength, *(one.strength for one in after)))
+        if cause.fault_class == "node.power"
+        and (after := [one for one in gone if one.host == cause.host and _just_before(cause, one.at_us or 0)])
+        else cause
+        for cause in causes
+    ]
 
 
 def _just_before(clue: Clue, began_us: int) -> bool:

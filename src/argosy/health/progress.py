@@ -84,6 +84,7 @@ def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
         known, strength = set(range(world)) - waited, 1
     if not known and 0 not in waited and all(_waits_for_first(clue) for clue in timeouts):
         known, strength = {0}, 1
+    known -= _lost_peers(clues, timeouts[0].order)
     if len(known) != 1:
         return
     rank = known.pop()
@@ -93,6 +94,12 @@ def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
         yield replace(_hang(at, 0, text, strength), fault_class="user.rank0_only_work")
     else:
         yield _hang(at, rank, "It alone did not time out, so that the others wait for it.", strength)
+
+
+def _lost_peers(clues: Sequence[Clue], before: int) -> set[int]:
+    """Give the ranks that failed since a peer was gone, before anybody's wait ended: they hold nobody up."""
+    lost = (clue for clue in clues if clue.signature.startswith("nccl.peer_") and clue.order < before)
+    return {clue.rank for clue in lost if clue.role == "symptom" and clue.rank is not None}
 
 
 def _never_began(clues: Sequence[Clue]) -> Iterator[Clue]:
