@@ -18,7 +18,7 @@ PURE_MODULES = frozenset(
         *("abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib", "enum"),
         *("fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json", "math", "operator"),
         *("re", "statistics", "string", "struct", "textwrap", "tomllib", "types", "typing", "unicodedata", "zlib"),
-        *("ahocorasick_rs", "argosy", "msgspec", "numba", "numpy", "pydantic", "scipy", "yaml"),
+        *("argosy", "hyperscan", "msgspec", "numba", "numpy", "pydantic", "scipy", "yaml"),
     }
 )
 PURE_NAMES = frozenset({"pathlib.PurePath", "pathlib.PurePosixPath"})

@@ -1,6 +1,6 @@
 """Search of bytes for signatures: literals over whole blocks at once, patterns on the few lines that hold one.
 
-The literals of all signatures make one automaton (Aho-Corasick), blind to case, so that a block is read once however
+The literals of all signatures are searched for at once (hyperscan), blind to case, so that a block is read once however
 many signatures there are. Must not know where bytes come from, nor what a signature means.
 """
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ahocorasick_rs import BytesAhoCorasick, Implementation
+from hyperscan import HS_FLAG_CASELESS, HS_MODE_BLOCK, Database
 
 from argosy.contracts.errors import BadInputError
 from argosy.health.signature import Signature
@@ -67,7 +67,7 @@ class Scanner:
         Lines that are `dull` are left out.
         """
         done, returns = start, b"\r" in block
-        for _, begin, end in self._search.found(block.lower()):
+        for begin, end in self._search.found(block):
             if end <= done or (block[end : end + 2] == b"]:" and _is_prefix(block, begin, end)):
                 continue
             # This loop runs for every line of some logs, so it calls nothing of ours unless it must.
@@ -93,7 +93,7 @@ class Scanner:
 
     def candidates(self, line: bytes) -> tuple[int, ...]:
         """Tell which signatures have a literal in a line, by their places in `signatures`."""
-        return self._literals.owners(line.lower())
+        return self._literals.owners(line)
 
     def note_dull(self, hit: Hit) -> None:
         """Note that a line means nothing, so that lines which differ from it in digits alone needn't be tried.
@@ -102,7 +102,7 @@ class Scanner:
         """
         if len(hit.shape) <= SHAPE_BYTES_MAX and hit.shape not in self._dull:
             self._dull.add(hit.shape)
-            numbered = self._numbered.owners(hit.shape.lower())
+            numbered = self._numbered.owners(hit.shape)
             left = [index for index in hit.candidates if not self._blind[index] and index not in numbered]
             wanted = {index for index in (*left, *numbered) if self.signatures[index].role != "harmless"}
             # Whoever is left to be tried may stand in harmless words again.
@@ -111,7 +111,7 @@ class Scanner:
 
     def _learnt(self, line: bytes, shape: bytes) -> tuple[tuple[int, ...], bool]:
         """Find out which signatures lines of a shape may match, and whether that is so for all of them."""
-        numbered = self._numbered.owners(shape.lower())
+        numbered = self._numbered.owners(shape)
         known = tuple(sorted({*self.candidates(line), *numbered})), not numbered
         if len(shape) <= SHAPE_BYTES_MAX:
             if len(self._shapes) >= SHAPES_MAX:
@@ -138,7 +138,7 @@ class Scanner:
 
 
 class _Literals:
-    """The literals of signatures as one automaton, and whose they are."""
+    """The literals of signatures, compiled to be searched for at once, and whose they are."""
 
     def __init__(self, signatures: Sequence[Signature], form: Callable[[bytes], bytes]) -> None:
         """Compile them. form: what becomes of a literal; an empty one is left out."""
@@ -149,19 +149,34 @@ class _Literals:
                 if text:
                     owners.setdefault(text, set()).add(index)
         self._owners = tuple(owners.values())
-        self._automaton = BytesAhoCorasick(list(owners), implementation=Implementation.DFA) if owners else None
+        self._sizes = tuple(map(len, owners))
+        self._database = Database(mode=HS_MODE_BLOCK) if owners else None
+        if self._database is not None:
+            flags = [HS_FLAG_CASELESS] * len(owners)
+            numbers = list(range(len(owners)))
+            self._database.compile(list(owners), numbers, elements=len(owners), flags=flags, literal=True)
 
-    def found(self, block: bytes) -> list[tuple[int, int, int]]:
-        """Find literals that don't overlap: number, begin, end."""
-        return self._automaton.find_matches_as_indexes(block) if self._automaton is not None else []
+    def found(self, block: bytes) -> list[tuple[int, int]]:
+        """Find where literals stand: begin and end of each, by their ends."""
+        sizes = self._sizes
+        return [(end - sizes[number], end) for end, number in self._matches(block)]
 
     def owners(self, line: bytes) -> tuple[int, ...]:
         """Tell whose literals stand in a line."""
-        if self._automaton is None:
-            return ()
-        found = self._automaton.find_matches_as_indexes(line, overlapping=True)
-        literals = {index for index, begin, end in found if not _is_prefix(line, begin, end)}
-        return tuple(sorted({owner for index in literals for owner in self._owners[index]}))
+        found = ((number, end - self._sizes[number], end) for end, number in self._matches(line))
+        literals = {number for number, begin, end in found if not _is_prefix(line, begin, end)}
+        return tuple(sorted({owner for number in literals for owner in self._owners[number]}))
+
+    def _matches(self, text: bytes) -> list[tuple[int, int]]:
+        """Find end and number of every literal in a text, in order."""
+        matches: list[tuple[int, int]] = []
+
+        def note(number: int, _begin: int, end: int, _flags: int, _context: object) -> None:
+            matches.append((end, number))
+
+        if self._database is not None:
+            self._database.scan(text, match_event_handler=note)
+        return sorted(matches)
 
 
 def shape_of(block: bytes) -> bytes:
