@@ -13,7 +13,7 @@ from argosy.health.clues import Clue
 from argosy.health.culprit import first_to_end
 from argosy.health.outlived import MACHINE_LAYERS, part, still_worth_telling
 from argosy.health.possible import possible
-from argosy.health.progress import from_progress
+from argosy.health.progress import crowded, from_progress, occupied
 
 # Within so long a deeper layer's word counts before an earlier one's: programs and kernels write with delay.
 SAME_TIME_US = 60_000_000
@@ -91,7 +91,8 @@ def _is_event(clue: Clue) -> bool:
 
 
 def _cases_of(clues: Sequence[Clue], book: Book) -> list[Case]:
-    causes = _confirmed([*_with_rules(clues, book), *_versions(clues)], clues)
+    causes = list(crowded(clues)) or _confirmed([*_with_rules(clues, book), *_versions(clues)], clues)
+    causes = occupied(causes, clues)
     if not any(cause.strength > 1 for cause in causes):
         causes += from_progress(clues)
     if any(cause.signature == "versions.differ" for cause in causes):

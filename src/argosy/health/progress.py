@@ -22,8 +22,7 @@ GAP_RANKS_MIN = 3
 def from_progress(clues: Sequence[Clue]) -> list[Clue]:
     """Make causes of who is behind; none where time-outs and sequence numbers don't tell."""
     return (
-        list(_crowded(clues))
-        or list(_mismatched(clues))
+        list(_mismatched(clues))
         or list(_sizes_differ(clues))
         or list(_behind(clues))
         or list(_silent(clues))
@@ -31,8 +30,11 @@ def from_progress(clues: Sequence[Clue]) -> list[Clue]:
     )
 
 
-def _crowded(clues: Sequence[Clue]) -> Iterator[Clue]:
-    """Tell a store that more processes came to than the job has: some are of an attempt before."""
+def crowded(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Tell a store that more processes came to than the job has.
+
+    Some are of an attempt before, so whatever ended that one is not why this one failed.
+    """
     for clue in clues:
         if clue.signature == "launcher.store_barrier" and _count(clue, "count") > _count(clue, "world") > 0:
             yield replace(
@@ -61,6 +63,17 @@ def _behind(clues: Sequence[Clue]) -> Iterator[Clue]:
         late = [clue for clue in ranks.values() if done and _count(clue, "enqueued") <= max(done)]
         if len(late) < max(2, LIKELY_GROUP_SHARE * len(ranks) + 1):
             yield from (_hang(clue, clue.rank, "It never entered what the others wait in.", 3) for clue in late)
+
+
+def occupied(causes: Sequence[Clue], clues: Sequence[Clue]) -> list[Clue]:
+    """Say of a rank 0 that others name as missing, and that tells of work besides training, that it does such work."""
+    busy = any(clue.signature == "rank.busy" and clue.rank == 0 for clue in clues)
+    return [
+        replace(cause, fault_class="user.rank0_only_work")
+        if busy and cause.rank == 0 and cause.fault_class == "process.hang"
+        else cause
+        for cause in causes
+    ]
 
 
 def _count(clue: Clue, name: str) -> int:
