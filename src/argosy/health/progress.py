@@ -26,6 +26,7 @@ def from_progress(clues: Sequence[Clue]) -> list[Clue]:
         or list(_sizes_differ(clues))
         or list(_behind(clues))
         or list(_silent(clues))
+        or list(_gone(clues))
         or list(_never_began(clues))
     )
 
@@ -107,6 +108,18 @@ def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
         yield replace(_hang(at, 0, text, strength), fault_class="user.rank0_only_work")
     else:
         yield _hang(at, rank, "It alone did not time out, so that the others wait for it.", strength)
+
+
+def _gone(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Name the only rank that does not say that another was gone, where ranks are numbered from 0 on."""
+    told = [clue for clue in clues if clue.signature == "nccl.peer_error" and clue.rank is not None]
+    ranks = {clue.rank for clue in told if clue.rank is not None}
+    left = set(range(1 + max(ranks, default=-1))) - ranks
+    if len(left) == 1 and len(ranks) >= GAP_RANKS_MIN:
+        text = "It alone does not say that another rank was gone, so that it was the one."
+        yield replace(
+            _hang(told[0], left.pop(), text, 1), fault_class="process.died", remedy="restart_in_place", host=""
+        )
 
 
 def _lost_peers(clues: Sequence[Clue], before: int) -> set[int]:
