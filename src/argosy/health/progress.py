@@ -15,6 +15,8 @@ FIRST_KEYS = ("nccl_id", "ncclUniqueId", "/0//cuda//0", "0->", "rank_0", "store_
 LIKELY_GROUP_SHARE = 0.5
 EVEN_OPERATIONS = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "ALLGATHER"})
 """Every member of a group gives as much to these."""
+ENDED = "rank.ended_epoch"
+"""The signature of a line by which a rank tells that it has no more data."""
 GAP_RANKS_MIN = 3
 """Of fewer ranks that wait, one left out may be one whose log nobody gave."""
 
@@ -88,7 +90,7 @@ def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
     if not waited:
         return
     stacks = [clue for clue in clues if clue.signature == "rank.stack" and clue.rank not in waited]
-    busy = [clue for clue in clues if clue.signature == "rank.busy" and clue.rank not in waited]
+    busy = [clue for clue in clues if clue.signature in ("rank.busy", ENDED) and clue.rank not in waited]
     elsewhere, strength = (stacks, 2) if stacks else (busy, 1)
     known = {clue.rank for clue in elsewhere if clue.rank is not None}
     if not known:
@@ -103,7 +105,10 @@ def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
         return
     rank = known.pop()
     at = next((clue for clue in elsewhere if clue.rank == rank), timeouts[0])
-    if rank == 0:
+    if at.signature == ENDED:
+        text = "It came to the end of its data, and the others wait for it."
+        yield replace(_hang(at, rank, text, 2), fault_class="user.uneven_data")
+    elif rank == 0:
         text = "Rank 0 alone did not time out: it does work of its own while the others wait."
         yield replace(_hang(at, 0, text, strength), fault_class="user.rank0_only_work")
     else:
