@@ -15,7 +15,7 @@ from argosy.contracts.errors import ArgosyError, BadInputError
 from argosy.health.dumps import Dump, kind_of, read_dump
 from argosy.health.intake import Intake
 from argosy.health.keeper import Keeper, Taken
-from argosy.health.scanner import Scanner
+from argosy.health.scanner import Needles, Scanner
 
 # A dump is read whole: a flight recorder of 2,000 entries with stacks has some tens of megabytes.
 DUMP_BYTES_MAX = 1 << 29
@@ -26,6 +26,7 @@ TEXT_DUMP_BYTES_MAX = 1 << 24
 TEXT_KINDS = frozenset({"stacks", "ras"})
 # What reading a stranger's dump may raise besides what is told.
 DAMAGED = (ArgosyError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError)
+_STACKS = Needles(b"Timeout (")
 _TIMEOUT = re.compile(rb"^Timeout \(\d+:\d\d:\d\d[^)\n]*\)!\r?\n", re.MULTILINE)
 _ZONE = re.compile(r"(?:UTC|GMT)?(?:(?P<sign>[+-])(?P<hours>0?\d|1[0-4])(?::?(?P<minutes>[0-5]\d))?)?|Z")
 
@@ -95,7 +96,7 @@ def _told(paths: Sequence[Path], waiting: Waiting) -> Iterator[Path]:
 
 def _last_stacks(kept: bytes, block: bytes) -> bytes:
     """Keep the last stacks that faulthandler wrote into a log because a program's own time-out passed."""
-    if b"Timeout (" in block:
+    if _STACKS.stand_in(block):
         found = list(_TIMEOUT.finditer(block))
         kept, block = (b"", block[found[-1].end() :]) if found else (kept, block)
     elif not kept:

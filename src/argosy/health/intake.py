@@ -15,7 +15,7 @@ from argosy.health.floods import Floods
 from argosy.health.keeper import PASSING_FIELDS, Keeper, Taken
 from argosy.health.lines import Line
 from argosy.health.origins import Head, Origin, is_host, origin_of_path, read_head
-from argosy.health.scanner import Hit, Scanner
+from argosy.health.scanner import Hit, Needles, Scanner
 from argosy.health.stamps import Stamp, boot_times
 from argosy.health.steps import PROGRESSED, checkpoint_of, may_step, step_before_last, step_of
 
@@ -32,8 +32,8 @@ _RULE = rb"={3,}+|-{3,}+|\*{3,}+|#{2,}+"
 _HEADING = re.compile(
     rb"(?:%b|==>) ?([\w./](?:[\w./-]{0,198}[\w./])?):? ?(?:%b|<==)\r?$" % (_RULE, _RULE), re.MULTILINE
 )
-# The regular expression's own search for a line end is several times as fast as that of bytes.
 _MAY_HEAD = re.compile(rb"\n(?===|--|##|\*\*|Name:)")
+_HEADS = Needles(b"\n==", b"\n--", b"\n##", b"\n**", b"\nName:")
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _SEQUENCE = re.compile(
     r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+), NumelIn=(?P<size>\d+).*? ran for (?P<ms>\d{1,10}) milli"
@@ -127,7 +127,8 @@ class Intake:
     def _read_headings(self, block: bytes) -> None:
         """Find where the parts of hosts begin; the last heading of the block before still holds."""
         self._headings = [(-1, host) for _, host in self._headings[-1:]]
-        for begin in chain((0,), (mark.end() for mark in _MAY_HEAD.finditer(block))):
+        marks = _MAY_HEAD.finditer(block) if _HEADS.stand_in(block) else ()
+        for begin in chain((0,), (mark.end() for mark in marks)):
             found = _HEADING.match(block, begin)
             if found and len(self._headings) < HEADINGS_MAX:
                 name = found[1].decode("utf-8", "replace")
