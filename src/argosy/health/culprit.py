@@ -17,6 +17,8 @@ SUFFERERS_MAX = 8
 # Lines of launchers that tell by which code a worker ended, and codes that stand for a signal.
 EXITS = frozenset({"elastic.worker_failed", "elastic.summary", "deepspeed.exit"})
 SIGNALS = range(129, 193)
+# Who raised an error that nobody knows may have been the one that failed.
+OWN_ERROR = "python.error"
 
 
 def culprit_of(root: Clue, clues: Sequence[Clue]) -> Culprit:
@@ -74,6 +76,8 @@ def sufferers_of(culprit: Culprit, root: Clue, clues: Sequence[Clue]) -> tuple[s
     first = first_to_end(clues) if root.fault_class == UNKNOWN else None
     own = {root.rank, rank_in(culprit)} if root.fault_class != UNKNOWN else {first.rank if first else None}
     for clue in clues:
+        if root.fault_class == UNKNOWN and clue.signature == OWN_ERROR:
+            continue
         if clue.role == "symptom" and clue.rank is not None and clue.rank not in own:
             ranks.add(clue.rank)
         elif clue.role == "symptom" and clue.rank is None and clue.host and clue.host != root.host:

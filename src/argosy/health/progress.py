@@ -69,14 +69,16 @@ def _behind(clues: Sequence[Clue]) -> Iterator[Clue]:
 
 
 def occupied(causes: Sequence[Clue], clues: Sequence[Clue]) -> list[Clue]:
-    """Say of a rank 0 that others name as missing, and that tells of work besides training, that it does such work."""
+    """Say why a rank that others name as missing does not come, where it tells: it has no more data, or other work."""
+    ended = {clue.rank for clue in clues if clue.signature == ENDED}
     busy = any(clue.signature == "rank.busy" and clue.rank == 0 for clue in clues)
-    return [
-        replace(cause, fault_class="user.rank0_only_work")
-        if busy and cause.rank == 0 and cause.fault_class == "process.hang"
-        else cause
-        for cause in causes
-    ]
+    return [_reasoned(cause, ended, busy) if cause.fault_class == "process.hang" else cause for cause in causes]
+
+
+def _reasoned(hang: Clue, ended: set[int | None], first_is_busy: bool) -> Clue:
+    if hang.rank is not None and hang.rank in ended:
+        return replace(hang, fault_class="user.uneven_data")
+    return replace(hang, fault_class="user.rank0_only_work") if hang.rank == 0 and first_is_busy else hang
 
 
 def _count(clue: Clue, name: str) -> int:
