@@ -227,14 +227,17 @@ def _unknown(clues: Sequence[Clue]) -> list[Case]:
 
 
 def _root(causes: Sequence[Clue]) -> Clue:
-    """Choose the cause: the strongest; of those the deepest among the earliest, then the first printed."""
+    """Choose the cause: the strongest; of those the deepest among the earliest, then the first printed.
+
+    Of mere hints the first counts, for what comes after it may be its effect.
+    """
     best = max(cause.strength for cause in causes)
     strong = [cause for cause in causes if cause.strength == best]
     timed = [cause.at_us for cause in strong if cause.at_us is not None]
     if len(timed) == len(strong):
         limit = min(timed) + SAME_TIME_US
         strong = [cause for cause in strong if cause.at_us is not None and cause.at_us <= limit]
-    return min(strong, key=lambda cause: (cause.depth, cause.order))
+    return min(strong, key=lambda cause: (cause.depth if best > 1 else 0, cause.order))
 
 
 def _is_lone(root: Clue, clues: Sequence[Clue]) -> bool:
