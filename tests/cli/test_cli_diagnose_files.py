@@ -93,6 +93,16 @@ class TestPacked:
         assert logs == {}
         assert "99,999,999,999,999,999,999,999 bytes, which can't be" in reading.notes[0]
 
+    def test_a_name_of_gigabytes_in_an_archive_is_not_read(self, tmp_path: Path) -> None:
+        """A few megabytes packed held a tar whose first name had two gigabytes, and took twice that of memory."""
+        first, second = tarfile.TarInfo("rank_0.log"), tarfile.TarInfo("././@LongLink")
+        first.size, second.size, second.type = 512, 1 << 24, tarfile.GNUTYPE_LONGNAME
+        heads = [info.tobuf(tarfile.GNU_FORMAT) for info in (first, second)]
+        (tmp_path / "x").write_bytes(heads[0] + b"x" * 512 + heads[1] + b"a" * second.size)
+        logs, reading = read(tmp_path / "x")
+        assert list(logs.values()) == [b"x" * 512]
+        assert reading.notes == [f"{tmp_path}/x: can't be read further: the head of a file in it has over 1 MiB"]
+
     @pytest.mark.parametrize("magic", [b"\x1f\x8b", b"BZh9", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"])
     def test_what_only_looks_packed_is_noted(self, tmp_path: Path, magic: bytes) -> None:
         """A damaged archive is a note, and the next file is read."""

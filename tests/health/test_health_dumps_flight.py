@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
+from argosy.health import dumps_flight, groups
 from argosy.health.dumps_flight import KEPT, looks_like_flight, rank_of, read_flight
 from argosy.health.locate import locate
 
@@ -247,3 +248,30 @@ class TestHostile:
         fields = {"pg_id": bomb, "process_group": [bomb, bomb], "profiling_name": bomb, "input_dtypes": [bomb]}
         trace = read_flight("rank_0", dump(entry(1, **fields), pg_config={"0": {"ranks": bomb, "desc": bomb}}))
         assert trace.rank == 0
+
+    def test_json_of_more_pieces_than_any_recorder_writes_is_not_unpacked(self, monkeypatch):
+        """Three bytes of JSON take twenty times that in memory, so they are counted first."""
+        monkeypatch.setattr(dumps_flight, "PIECES_MAX", 100)
+        data = b'{"version": "2.10", "entries": [' + b"{}," * 100 + b"{}]}"
+        with pytest.raises(BadInputError, match="rank_0.json: JSON of 204 pieces; no Flight Recorder writes over 100"):
+            read_flight("rank_0.json", data)
+
+    def test_one_list_of_ranks_named_for_many_groups_is_bounded(self):
+        """A pickle may name one list a million times; a dump of kilobytes would be read for hours."""
+        ranks = list(range(100_000))
+        config = {str(group): {"ranks": ranks, "desc": ""} for group in range(200)}
+        with pytest.raises(BadInputError, match="rank_0.pkl: lists more members of groups than any job has"):
+            read_flight("rank_0.pkl", dump(entry(1), pg_config=config))
+
+    def test_one_entry_named_many_times_is_bounded(self, monkeypatch):
+        """The last entries count; more than any recorder holds are not looked at."""
+        monkeypatch.setattr(dumps_flight, "ENTRIES_MAX", 10)
+        (group,) = read_flight("rank_0.pkl", dump(*map(entry, range(1, 31)))).groups
+        assert [each.sequence for each in group.collectives] == list(range(21, 31))
+
+    def test_members_of_all_groups_together_are_bounded(self, monkeypatch):
+        """Silent members are seated one by one, so many groups of one long list are refused before."""
+        monkeypatch.setattr(groups, "SEATS_MAX", 10)
+        config = {str(group): {"ranks": "0,1,2,3", "desc": ""} for group in range(4)}
+        with pytest.raises(BadInputError, match="over 10 members together"):
+            locate([read_flight("rank_0.pkl", dump(entry(1), pg_config=config))])

@@ -278,6 +278,12 @@ class TestRas:
         (place,) = read_ras("r", RAS.format(status="MISMATCH", body=body).encode()).places
         assert (place.problem, place.rank, place.count, place.node) == ("behind", 3, 9, "n1")
 
+    def test_a_line_without_end_is_no_labour(self):
+        """A file that looked like a report held a line of 200,000 letters after a rank, and was read for hours."""
+        body = "#0-0 (27a0) MISMATCH\n  Rank 1 " + "a" * 200_000 + "\n  Rank 2 has status RUNNING -- GPU 1\n"
+        (place,) = read_ras("r", RAS.format(status="MISMATCH", body=body).encode()).places
+        assert (place.problem, place.rank) == ("status:RUNNING", 2)
+
     def test_a_healthy_report_is_no_finding(self):
         """All is well: nothing is found."""
         text = RAS.format(status="OK", body="").encode()

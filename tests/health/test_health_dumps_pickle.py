@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.contracts.errors import BadInputError
+from argosy.health import dumps_pickle
 from argosy.health.dumps_pickle import NESTING_MAX, read_plain_pickle
 
 KEYS = st.one_of(st.text(max_size=8), st.integers(), st.booleans(), st.none())
@@ -90,6 +91,15 @@ class TestHostile:
         """Values that are never used up are bounded."""
         with pytest.raises(BadInputError, match="values are open"):
             read_plain_pickle(b"\x80\x02" + b"N" * (NESTING_MAX + 2))
+
+    @pytest.mark.parametrize(
+        ("code", "words"), [(b"\x94", "over 500 values are remembered"), (b"}0", "over 1,000 instructions")]
+    )
+    def test_endless_instructions_are_refused(self, monkeypatch, code, words):
+        """One byte may take a hundred of memory, so both what is done and what is remembered are bounded."""
+        monkeypatch.setattr(dumps_pickle, "STEPS_MAX", 1_000)
+        monkeypatch.setattr(dumps_pickle, "MEMO_MAX", 500)
+        assert words in refusal_of(b"\x80\x02N" + code * 600 + b".")
 
     def test_a_deep_key_is_refused(self):
         """A tuple within tuples ten thousand deep is no key, for Python would follow it to the end of its stack."""

@@ -49,7 +49,7 @@ BROKEN = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile),
     *(ValueError, ArithmeticError, LookupError, RuntimeError, struct.error),
 )
-MEMBER_BYTES_MAX = 1 << 38
+MEMBER_BYTES_MAX, TAR_HEAD_BYTES_MAX = 1 << 38, 1 << 20
 # A pipe or standard input that goes on beyond has no end.
 STREAM_BYTES_MAX, PIPE_WAIT_S = 1 << 36, 10.0
 # Times of change beyond are nobody's.
@@ -290,9 +290,36 @@ def _blocks(stream: Readable, reading: Reading, wide: str) -> Iterator[bytes]:
         yield decoder.decode(block).encode("utf-8", "replace") if decoder else block
 
 
+class _Heads:
+    """Reads a tar archive, whose heads alone must not fill memory: one may say that it has gigabytes.
+
+    end: where the head that is read now ends at the latest; None while a file of the archive is read.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.end: int | None = TAR_HEAD_BYTES_MAX
+        self._stream, self._at = stream, 0
+
+    def read(self, size: int, /) -> bytes:
+        """Read at most so many bytes."""
+        if self.end is not None and self._at > self.end + tarfile.RECORDSIZE:
+            raise tarfile.ReadError(f"the head of a file in it has over {TAR_HEAD_BYTES_MAX >> 20} MiB")
+        data = self._stream.read(size)
+        self._at += len(data)
+        return data
+
+
 def _tarred(name: str, stream: BinaryIO, reading: Reading, depth: int) -> Iterator[Log]:
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for member in archive:
+    heads = _Heads(stream)
+    with tarfile.open(fileobj=heads, mode="r|") as archive:
+        while True:
+            heads.end = archive.offset + TAR_HEAD_BYTES_MAX
+            member = archive.next()
+            heads.end = None
+            # It keeps all that it has seen, for whoever goes back; a few megabytes may hold millions.
+            archive.members.clear()
+            if member is None:
+                return
             if member.size > MEMBER_BYTES_MAX:  # tarfile would look for its end in a stream that has long ended
                 raise tarfile.ReadError(f"{member.name} says that it has {member.size:,} bytes, which can't be")
             inner = archive.extractfile(member) if member.isfile() and _is_wanted(member.name, reading) else None

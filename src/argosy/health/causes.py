@@ -53,10 +53,15 @@ def find_cases(clues: Sequence[Clue], book: Book) -> tuple[Case, ...]:
     """Find the faults behind clues; none where nothing failed. A fault that nothing tells has the class `unknown`."""
     left, outlived = part(clues)
     found = _all_cases(left, book)
-    if outlived and all(case.root.fault_class == UNKNOWN for case in found):
+    if outlived and all(_is_guess(case.root) for case in found):
         telling = still_worth_telling(outlived, clues, failed=bool(found))
         found = _all_cases([*left, *telling], book) if telling else found
     return tuple(found[:INCIDENTS_MAX])
+
+
+def _is_guess(root: Clue) -> bool:
+    """Tell whether nothing is known, or only which rank is silent: what was told and lived through weighs more."""
+    return root.fault_class == UNKNOWN or (root.signature == "progress.behind" and root.strength == 1)
 
 
 def _all_cases(clues: Sequence[Clue], book: Book) -> list[Case]:

@@ -51,6 +51,10 @@ _NOTES_NO_MESSAGES = ("gloo",)
 _WHOLE_MAX = 1 << 62
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 TEXT_MAX = 4_000
+# What has three bytes in JSON may take over two hundred in memory; a recorder of 20,000 entries writes three million
+# brackets and commas. One list of a pickle may stand in many places of it, so what is done for each is bounded, too.
+PIECES_MAX, ENTRIES_MAX, SHAPES_MAX, DIMENSIONS_MAX = 10_000_000, 100_000, 256, 16
+RANKS_CHARS_MAX, GROUP_CHARS, RANK_CHARS = 1 << 26, 64, 20
 KEPT = 128
 """Of so many entries a group the finished ones are read, too, the last first; what is open is always read."""
 
@@ -74,8 +78,8 @@ def read_flight(name: str, data: bytes) -> RankTraceOfGroups:
     if not version.startswith("2."):
         raise BadInputError(f"{name}: a Flight Recorder dump of version {version or 'unknown'}; 2.x can be read")
     rank = rank_of(name)
-    entries = [each for each in _list(dump.get("entries")) if isinstance(each, dict)]
-    members = _members(dump.get("pg_config"))
+    entries = [each for each in _list(dump.get("entries"))[-ENTRIES_MAX:] if isinstance(each, dict)]
+    members = _members(name, dump.get("pg_config"))
     return RankTraceOfGroups(
         rank=rank,
         groups=tuple(_groups(entries, members, _completed(dump.get("pg_status")))),
@@ -100,6 +104,9 @@ def _load(name: str, data: bytes) -> Any:
             return read_plain_pickle(data)
         except BadInputError as error:
             raise BadInputError(f"{name}: {error}") from error
+    pieces = sum(map(data.count, (b"{", b"[", b",")))
+    if pieces > PIECES_MAX:
+        raise BadInputError(f"{name}: JSON of {pieces:,} pieces; no Flight Recorder writes over {PIECES_MAX:,}")
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -112,11 +119,16 @@ def _table(value: Any, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _members(config: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+def _members(source: str, config: Any) -> dict[str, tuple[tuple[int, ...], str]]:
     """Read `pg_config`: per group its members and description; nothing where it is empty, as gloo leaves it."""
     found: dict[str, tuple[tuple[int, ...], str]] = {}
+    left = RANKS_CHARS_MAX
     for name, each in config.items() if isinstance(config, dict) else ():
-        if isinstance(each, dict) and (ranks := _ranks(_listed(each.get("ranks")))):
+        text = _listed(each.get("ranks")) if isinstance(each, dict) else ""
+        left -= len(text) + GROUP_CHARS
+        if left < 0:
+            raise BadInputError(f"{source}: lists more members of groups than any job has")
+        if ranks := _ranks(text):
             found[_short(name)] = (ranks, _short(each.get("desc")))
     return found
 
@@ -124,7 +136,7 @@ def _members(config: Any) -> dict[str, tuple[tuple[int, ...], str]]:
 def _listed(value: Any) -> str:
     """Give the ranks of a group as text: written out, or as a list."""
     if isinstance(value, list | tuple):
-        return " ".join(_short(each) for each in value)
+        return " ".join(_short(each)[:RANK_CHARS] for each in value)
     return value if isinstance(value, str) else ""
 
 
@@ -299,8 +311,8 @@ def _elements(entry: Mapping[str, Any], operation: str) -> int:
     sizes = entry.get("output_sizes" if operation == "broadcast" else "input_sizes")
     if not isinstance(sizes, list):
         return -1
-    shapes = [shape for shape in sizes if isinstance(shape, list)]
-    total = sum(math.prod(min(_whole(dim), _WHOLE_MAX) for dim in shape[:16]) for shape in shapes[:4096])
+    shapes = [shape for shape in sizes[:SHAPES_MAX] if isinstance(shape, list)]
+    total = sum(math.prod(map(_whole, shape[:DIMENSIONS_MAX])) for shape in shapes)
     return total if 0 <= total < _WHOLE_MAX else -1
 
 

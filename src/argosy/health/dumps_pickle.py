@@ -12,6 +12,9 @@ from argosy.contracts.errors import BadInputError
 
 NESTING_MAX = 100_000
 """How many values may wait on the stack at once."""
+STEPS_MAX, MEMO_MAX = 20_000_000, 4_000_000
+"""How many instructions a pickle may have, and values that are remembered: ten times what a recorder of 20,000 entries
+writes. An instruction of one byte may take a hundred bytes of memory."""
 
 _MARK = object()
 _INT4, _UINT2, _UINT4, _UINT8, _FLOAT = (struct.Struct(each) for each in ("<i", "<H", "<I", "<Q", ">d"))
@@ -61,7 +64,7 @@ class _Machine:
     def run(self) -> Any:
         """Read to the end of the pickle."""
         data, stack = self.data, self.stack
-        while True:
+        for _ in range(STEPS_MAX):
             code = data[self.at]
             self.at += 1
             if code == _STOP:
@@ -72,6 +75,7 @@ class _Machine:
             step(self)
             if len(stack) > NESTING_MAX:
                 raise BadInputError(f"pickle: over {NESTING_MAX:,} values are open at byte {self.at}")
+        raise BadInputError(f"pickle: over {STEPS_MAX:,} instructions before byte {self.at}")
 
     def _refusal(self, code: str) -> str:
         if code in _FORBIDDEN:
@@ -134,6 +138,8 @@ def _long(machine: _Machine, count: int) -> None:
 
 
 def _remember(machine: _Machine, place: int) -> None:
+    if len(machine.memo) >= MEMO_MAX:
+        raise BadInputError(f"pickle: over {MEMO_MAX:,} values are remembered at byte {machine.at}")
     machine.memo[place] = machine.stack[-1]
 
 

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,7 +19,8 @@ PLACES_MAX = 100_000
 
 _TITLE = re.compile(r"^(?:#(\d+)-(\d+) \(([0-9a-f:]+)\) )?(INCOMPLETE|DEAD|ERROR|MISMATCH|TIMEOUT)\b")
 _PROCESS = re.compile(r"^\s+Process (\d+) on node (\S+) managing GPUs? (\S.*)$")
-_RANK = re.compile(r"^\s+Rank (\d+)(?: (has launched up to operation|has status|[^-]*?) ?(\w+)?)? -- (.*)$")
+# What is said of a rank is taken apart by hand: lazy repeats side by side need the square of a line's length.
+_RANK = re.compile(r"^\s+Rank (\d+)(?: ([^-]*))? -- (.*)$")
 _MANAGED = re.compile(r"GPU (\S+) managed by process (\d+) on node (\S+)")
 _COUNT = re.compile(r"^\s+(\d+) ranks have launched up to (?:\w+ )?operation (\d+)")
 _STATUS = re.compile(r"^\s+(\d+) ranks have status (\w+)")
@@ -63,7 +65,7 @@ def read_ras(name: str, data: bytes) -> RasReport:
     """Read a report; raises BadInputError when its JSON is damaged."""
     if data.lstrip()[:1] == b"{":
         return _from_json(name, data)
-    return RasReport(places=tuple(_places(data.decode("utf-8", "replace").splitlines())))
+    return RasReport(places=tuple(islice(_places(data.decode("utf-8", "replace").splitlines()), PLACES_MAX)))
 
 
 def _places(lines: Iterable[str]) -> Iterator[RasPlace]:
@@ -93,11 +95,12 @@ def _places(lines: Iterable[str]) -> Iterator[RasPlace]:
 
 
 def _rank_place(found: re.Match[str], communicator: str, problem: str, count: int, most: int) -> RasPlace:
-    rank, verb, value, rest = found.groups()
-    if verb and "status" in verb:
+    rank, said, rest = found.groups()
+    verb, _, value = (said or "").strip().rpartition(" ")
+    if "status" in verb:
         problem = f"status:{value}"
-    elif verb and "operation" in verb:
-        count = _whole(value or "")
+    elif "operation" in verb:
+        count = _whole(value)
         problem = _against(count, most)
     managed = _MANAGED.search(rest)
     gpu, pid, node = managed.groups() if managed else ("", "-1", "")

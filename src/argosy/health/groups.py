@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from argosy.contracts.errors import BadInputError
 from argosy.health.ends import with_ends
 from argosy.health.traces import Collective, GroupTrace, Liveness, RankTraceOfGroups
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+SEATS_MAX = 10_000_000
+"""How many members all groups may have together: 100,000 ranks in a hundred groups each. One list of members, named for
+many groups, makes a small dump large."""
 WORLD = "default_pg"
 """How torch describes the group of all ranks; its members are known even where a dump does not list them."""
 
@@ -154,8 +158,12 @@ class _Columns:
 
     def add_silent(self, world: tuple[int, ...]) -> None:
         """Seat the members of known groups that left no trace."""
+        seats = len(self.rank)
         for index, present in enumerate(self.present):
             members = self.members[index] or (world if self.descriptions[index] == WORLD else ())
+            seats += max(0, len(members) - len(present))
+            if seats > SEATS_MAX:
+                raise BadInputError(f"their groups have over {SEATS_MAX:,} members together")
             if len(present) < len(members):
                 for rank in sorted(set(members) - set(present)):
                     self._seat(rank, index, None)

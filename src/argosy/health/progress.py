@@ -26,6 +26,7 @@ def from_progress(clues: Sequence[Clue]) -> list[Clue]:
     return (
         list(_mismatched(clues))
         or list(_sizes_differ(clues))
+        or list(_ahead(clues))
         or list(_behind(clues))
         or list(_silent(clues))
         or list(_gone(clues))
@@ -54,11 +55,7 @@ def crowded(clues: Sequence[Clue]) -> Iterator[Clue]:
 
 def _behind(clues: Sequence[Clue]) -> Iterator[Clue]:
     """Name the ranks that entered fewer collectives of a group than the others."""
-    groups: dict[str, dict[int, Clue]] = {}
-    for clue in clues:
-        if clue.signature == "trace.progress" and clue.rank is not None:
-            groups.setdefault(clue.field("group") or clue.field("guid"), {})[clue.rank] = clue
-    for ranks in groups.values():
+    for ranks in _progress(clues):
         done = [
             _count(clue, "finished") for clue in ranks.values() if _count(clue, "enqueued") > _count(clue, "finished")
         ]
@@ -66,6 +63,26 @@ def _behind(clues: Sequence[Clue]) -> Iterator[Clue]:
         late = [clue for clue in ranks.values() if done and _count(clue, "enqueued") <= max(done)]
         if len(late) < max(2, LIKELY_GROUP_SHARE * len(ranks) + 1):
             yield from (_hang(clue, clue.rank, "It never entered what the others wait in.", 3) for clue in late)
+
+
+def _ahead(clues: Sequence[Clue]) -> Iterator[Clue]:
+    """Name the one rank of a group that waits in a collective which none of the others, all at rest, has called."""
+    for ranks in _progress(clues):
+        waiting = [clue for clue in ranks.values() if _count(clue, "enqueued") > _count(clue, "finished")]
+        if len(ranks) > 2 and len(waiting) == 1:
+            text = "It alone waits in a collective that no other rank has called."
+            first = waiting[0].rank == 0
+            name = "user.rank0_only_work" if first else "user.collective_mismatch"
+            yield replace(_hang(waiting[0], waiting[0].rank, text, 2), fault_class=name)
+
+
+def _progress(clues: Sequence[Clue]) -> list[dict[int, Clue]]:
+    """Give how far ranks came, by group."""
+    groups: dict[str, dict[int, Clue]] = {}
+    for clue in clues:
+        if clue.signature == "trace.progress" and clue.rank is not None:
+            groups.setdefault(clue.field("group") or clue.field("guid"), {})[clue.rank] = clue
+    return list(groups.values())
 
 
 def occupied(causes: Sequence[Clue], clues: Sequence[Clue]) -> list[Clue]:
