@@ -290,17 +290,18 @@ def _blocks(stream: Readable, reading: Reading, wide: str) -> Iterator[bytes]:
         yield decoder.decode(block).encode("utf-8", "replace") if decoder else block
 
 
-class _Heads:
+class _Heads(io.RawIOBase):
     """Reads a tar archive, whose heads alone must not fill memory: one may say that it has gigabytes.
 
     end: where the head that is read now ends at the latest; None while a file of the archive is read.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
+        super().__init__()
         self.end: int | None = TAR_HEAD_BYTES_MAX
         self._stream, self._at = stream, 0
 
-    def read(self, size: int, /) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         """Read at most so many bytes."""
         if self.end is not None and self._at > self.end + tarfile.RECORDSIZE:
             raise tarfile.ReadError(f"the head of a file in it has over {TAR_HEAD_BYTES_MAX >> 20} MiB")
@@ -317,7 +318,7 @@ def _tarred(name: str, stream: BinaryIO, reading: Reading, depth: int) -> Iterat
             member = archive.next()
             heads.end = None
             # It keeps all that it has seen, for whoever goes back; a few megabytes may hold millions.
-            archive.members.clear()
+            archive.members.clear()  # type: ignore[attr-defined]  # not in typeshed
             if member is None:
                 return
             if member.size > MEMBER_BYTES_MAX:  # tarfile would look for its end in a stream that has long ended
