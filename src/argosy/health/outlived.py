@@ -16,6 +16,8 @@ LIVED, TRACEBACK, THREAD = "run.lived_through", "python.traceback", "python.thre
 """The signatures of lines that may call a fault past, that open a Python error, and that say it ended a thread."""
 
 TRACEBACK_LINES, NEXT_LINES, NO_LINE = 80, 3, -1_000
+COMPLETED, UNKNOWN_ERROR = "run.completed", "python.error"
+"""The signatures of a line by which a program says it came to its end, and of an error that nobody knows."""
 PROGRESS = "run.progress"
 """The signature of the line after which a log shows some steps more (steps.py)."""
 
@@ -44,11 +46,13 @@ def part(clues: Sequence[Clue]) -> tuple[list[Clue], list[Clue]]:
     threads = set(_of_threads(clues))
     failed_us = _first_failure_us(clues, steps)
     said = set(_said(clues))
+    completed = {clue.line.source: clue.line.number for clue in clues if clue.signature == COMPLETED}
     left: list[Clue] = []
     outlived: list[Clue] = []
     for clue in clues:
         past = (steps.passed(clue) and clue.order not in threads) or _stale(clue, failed_us) or _came_up(clue, clues)
         past = (past and not _slow(clue)) or clue.order in said or _granted(clue, clues)
+        past = past or (clue.signature == UNKNOWN_ERROR and clue.line.number < completed.get(clue.line.source, 0))
         past = clue.role in ("cause", "symptom") and past
         if not past:
             left.append(clue)
