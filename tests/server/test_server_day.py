@@ -54,7 +54,7 @@ def waits(client: Client) -> dict[str, object]:
 
 @pytest.mark.slow
 class TestDay:
-    @pytest.mark.timeout(600)
+    @pytest.mark.timeout(1500)
     def test_the_page_tells_what_happens(self, tmp_path: Path, repository: Path) -> None:
         """Two training jobs and torchrun in two queues: they queue, borrow, run and end as the page prints it."""
         page = (repository / "docs" / "service.md").read_text()
