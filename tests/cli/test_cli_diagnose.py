@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,45 @@ class TestHostileInput:
         assert main(["diagnose", "dmesg-node-17.txt", "--patterns", "bad.yaml"]) == 2
         assert "bad.yaml:" in capsys.readouterr().err
         assert main(["diagnose", "dmesg-node-17.txt", "--patterns", "absent.yaml"]) == 2
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("pattern", "told"),
+        [("(a+)+$", "takes more than 1 s on one line of its example"), ("a{99999999999}", "not a regular expression")],
+    )
+    def test_patterns_that_are_too_much_are_told(self, logs: Path, capsys: Any, pattern: str, told: str) -> None:
+        """A pattern that searched its own example for hours said nothing; one with a huge count was a bug."""
+        row = f"{{name: x, pattern: '{pattern}', literals: [aaaa], fault_class: user.exception, example: {'a' * 60}b}}"
+        (logs / "bad.yaml").write_text(f"signatures:\n  - {row}\n")
+        assert main(["diagnose", "dmesg-node-17.txt", "--patterns", "bad.yaml"]) == 2
+        assert told in capsys.readouterr().err
+
+    @pytest.mark.parametrize("options", [[], ["--json"]])
+    def test_nothing_in_a_log_moves_the_terminal(self, logs: Path, capsys: Any, options: list[str]) -> None:
+        """Escapes, control characters in two bytes and marks that turn text around are shown, in names as well."""
+        (logs / "y").mkdir()
+        (logs / "y/x\x1b]0;name\x07\u202e.log").write_text(
+            "2026-11-30 14:02:11 RuntimeError: \x1b]0;title"
+            + "A" * 300
+            + "\x07 \u009b31m \u202e \x7f CUDA out of memory\n"
+        )
+        assert main(["diagnose", "y", *options]) == 0
+        told = capsys.readouterr()
+        assert "gpu.oom" in told.out
+        assert not re.search("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u202e]", told.out + told.err)
+
+    @pytest.mark.parametrize("digits", [30, 5_000])
+    def test_numbers_that_nothing_counts_to_are_no_numbers(self, logs: Path, capsys: Any, digits: int) -> None:
+        """A process, an exit code or a time of five thousand digits ended the diagnosis with a bug."""
+        number = "9" * digits
+        for line in (
+            f"RuntimeError: DataLoader worker (pid(s) {number}) exited unexpectedly",
+            f"failed (exitcode: {number}) local_rank: 1 (pid: {number}) of binary: python",
+            f"Out of memory: Killed process {number} (python3)",
+            f"step {number} loss 1.0",
+        ):
+            (logs / "rank_1.log").write_text(f"2026-11-30 14:02:11 [rank1]: {line}\n")
+            assert main(["diagnose", "rank_1.log", "--json"]) == 0
 
 
 class TestZone:

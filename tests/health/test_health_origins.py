@@ -173,3 +173,10 @@ class TestIsHost:
         """Names that count hosts are hosts, with or without a domain; files, devices and programs aren't."""
         assert all(map(is_host, ("node-17", "gpu-29", "trainer-0", "node-a", "node17.cluster.local", "10.0.0.5")))
         assert not any(map(is_host, ("train.py", "mlx5_0", "cuda", "python3", "nvidia-smi", "eth0", "Error", "")))
+
+
+class TestLongNames:
+    def test_a_name_without_end_is_read_at_its_end(self) -> None:
+        """A file in an archive may have a name of a megabyte; folders near the file tell whose it is."""
+        origin = origin_of_path("a" * 300_000 + "/node-17/rank_3.log")
+        assert (origin.host, origin.rank) == ("node-17", 3)

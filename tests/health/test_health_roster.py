@@ -37,6 +37,12 @@ class TestRoster:
         result = taken(*logs, ("all.log", "[rank3]: CUDA out of memory\n"))
         assert result.sightings[-1].line.host == ""
 
+    def test_a_line_without_end_is_no_labour(self) -> None:
+        """A megabyte of one line, as of base64, beside the word `ranks` was searched for a host for hours."""
+        roster = Roster()
+        roster.learn(b"a" * 1_000_000 + b" of 3 ranks \n" + INIT.format(pid=21, gpu=3, rank=1, of=2).encode())
+        assert roster.ranks == {("node-a", 21): (2, 1)}
+
     def test_odd_lines_teach_nothing(self) -> None:
         """Numbers beyond all bounds and cut lines don't fail."""
         roster = Roster()

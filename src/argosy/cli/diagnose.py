@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from argosy.cli.diagnose_intake import Files, read_zone, take_files
-from argosy.cli.diagnose_screen import print_incidents, print_notes
+from argosy.cli.diagnose_screen import json_text, print_incidents, print_notes
+from argosy.cli.diagnose_slow import watched_book
 from argosy.cli.diagnose_verdict import verdict
 from argosy.cli.files import read_text
 from argosy.cli.words import console, counted
-from argosy.contracts.codec import encode
-from argosy.health.packaged import load_book
 from argosy.health.scanner import Scanner
 
 WIDTH = 120
@@ -41,11 +40,12 @@ def command(
     """Say what broke a job: what, who, who only suffered, how that is known, and what to do."""
     zone_minutes = read_zone(timezone) if timezone else None
     hint = "write one as docs/diagnose-signatures.md shows"
-    book = load_book({str(path): read_text(path, "file of patterns", hint) for path in patterns or ()})
+    users = {str(path): read_text(path, "file of patterns", hint) for path in patterns or ()}
+    book = watched_book(users)
     files = take_files(paths, Scanner(book.signatures), zone_minutes)
     incidents = verdict(files, book)
     if as_json:
-        typer.echo(encode({"incidents": incidents, **about(files)}).decode())
+        typer.echo(json_text({"incidents": incidents, **about(files)}))
     else:
         screen = console(WIDTH)
         print_incidents(screen, incidents)

@@ -27,6 +27,7 @@ import zstandard
 
 from argosy.cli.words import counted
 from argosy.contracts.errors import BadInputError
+from argosy.contracts.plain import plain_text
 
 BLOCK_BYTES, HEAD_BYTES = 1 << 20, 1 << 16
 STDIN = "-"
@@ -107,12 +108,12 @@ class Log:
 
 
 def printable(text: str) -> str:
-    r"""Give a text of one line that can be written as UTF-8: names of files may hold bytes that can't, and line ends.
+    r"""Give a text of one line that a terminal obeys none of: names of files may hold line ends, colours, any bytes.
 
     >>> printable("rank_\udcff\n.log")
     'rank_?\\n.log'
     """
-    return text.encode("utf-8", "replace").decode().replace("\n", "\\n").replace("\t", "\\t")
+    return plain_text(text.encode("utf-8", "replace").decode()).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def find_files(names: Sequence[str], reading: Reading) -> list[Path]:

@@ -5,14 +5,16 @@ Lays out what the room `health` concludes; concludes nothing.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from argosy.cli.words import counted
+from argosy.contracts.codec import encode
 from argosy.contracts.incident import Culprit, Evidence, Incident
-from argosy.contracts.plain import plain_text
+from argosy.contracts.plain import plain_json, plain_text
 from argosy.health.clocks import Offset
 
 EVIDENCE_MAX, SUFFERERS_MAX, OFFSETS_MAX = 12, 6, 6
@@ -69,6 +71,11 @@ def print_notes(screen: Console, offsets: Sequence[Offset], notes: Sequence[str]
         screen.print()
     for line in lines:
         screen.print(_text(line), soft_wrap=True)
+
+
+def json_text(value: Any) -> str:
+    """Write the answer as JSON that does nothing to a terminal either."""
+    return plain_json(encode(value).decode())
 
 
 def clipped(text: str) -> str:

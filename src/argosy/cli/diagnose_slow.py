@@ -7,20 +7,56 @@ patterns mean.
 
 import signal
 import threading
-from typing import Self
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Protocol, Self
 
 from argosy.contracts.errors import BadInputError
-from argosy.health.scanner import Scanner
+from argosy.health.book import Book
+from argosy.health.packaged import load_book
 
 LOOK_EVERY_S = 1.0
 """Computing time between two looks; one search that both see is broken off."""
 
 
-class SlowSearches:
-    """Watches a scanner while it searches. log: the log that is searched now, for the error."""
+class Named(Protocol):
+    """A signature, as far as it matters here."""
 
-    def __init__(self, scanner: Scanner, every_s: float = LOOK_EVERY_S) -> None:
-        self.log = ""
+    @property
+    def name(self) -> str:
+        """Its name, for the error."""
+
+
+class Searching(Protocol):
+    """Whatever searches for patterns, such as a scanner. Both as a scanner has them."""
+
+    @property
+    def trying(self) -> Named | None:
+        """Whose pattern is being searched for."""
+
+    @property
+    def tried(self) -> int:
+        """How many searches were begun."""
+
+
+class Examples:
+    """Is told whose example is searched while patterns are read; nothing between two."""
+
+    def __init__(self) -> None:
+        self.trying: Named | None = None
+        self.tried = 0
+
+    def __call__(self, name: str) -> None:
+        """Note whose is next."""
+        self.tried += 1
+        self.trying = SimpleNamespace(name=name) if name else None
+
+
+class SlowSearches:
+    """Watches whatever searches. log: what is searched now, for the error."""
+
+    def __init__(self, scanner: Searching, every_s: float = LOOK_EVERY_S, log: str = "") -> None:
+        self.log = log
         self._scanner, self._every_s = scanner, every_s
         self._tried = -1
         self._watches = threading.current_thread() is threading.main_thread()
@@ -44,3 +80,10 @@ class SlowSearches:
                 "a repeat within a repeat, such as (a+)+, does that: write it as one repeat"
             )
         self._tried = self._scanner.tried
+
+
+def watched_book(users: Mapping[str, str]) -> Book:
+    """Load the knowledge with a user's files of patterns; raises BadInputError for one that is wrong, or too slow."""
+    examples = Examples()
+    with SlowSearches(examples, log="its example"):
+        return load_book(users, examples)

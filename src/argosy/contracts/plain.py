@@ -3,10 +3,14 @@
 Must not know where a text comes from.
 """
 
+import re
 import unicodedata
 
 _HIDDEN = ("Cc", "Cs", "Zl", "Zp")
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+# JSON has escapes for what stands below; among these is all that is_plain refuses of the rest.
+_MAY_HIDE = re.compile("[\x7f-\x9f\u0600-\u06ff\u2000-\u206f]")
 
 
 def is_plain(char: str) -> bool:
@@ -20,3 +24,12 @@ def is_plain(char: str) -> bool:
 def plain_text(text: str) -> str:
     """Write a text so that a terminal shows all of it and obeys none of it: what isn't plain becomes an escape."""
     return "".join(char if is_plain(char) else ascii(char)[1:-1] for char in text)
+
+
+def plain_json(text: str) -> str:
+    r"""Write JSON so that a terminal obeys none of it; it stays the same to whoever reads it as JSON.
+
+    >>> plain_json('{"text": "\x9b31m"}')
+    '{"text": "\\u009b31m"}'
+    """
+    return _MAY_HIDE.sub(lambda found: found[0] if is_plain(found[0]) else f"\\u{ord(found[0]):04x}", text)

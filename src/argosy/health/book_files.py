@@ -5,7 +5,7 @@ place. Must not open a file, nor judge.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 import yaml
@@ -100,25 +100,33 @@ class BookFile(Section):
     rules: tuple[RuleRow, ...] = ()
 
 
-def read_book(own: Mapping[str, str], users: Mapping[str, str] | None = None) -> Book:
+def _unwatched(_signature: str) -> None:
+    """Take note of nothing."""
+
+
+def read_book(
+    own: Mapping[str, str], users: Mapping[str, str] | None = None, trying: Callable[[str], None] = _unwatched
+) -> Book:
     """Read the files that come with Argosy (`own`: name -> text), then a user's, whose signatures come first.
 
+    trying: is told whose example is searched, and an empty name after it, for a pattern may search for hours.
     Raises BadInputError with file, line and what is allowed.
     """
-    added = [_Read.of(read_document(text, name)) for name, text in (users or {}).items()]
+    added = [_Read.of(read_document(text, name), trying) for name, text in (users or {}).items()]
     return _joined([*added, *(_Read.of(_fast_document(text, name)) for name, text in own.items())])
 
 
 class _Read:
     """One file, checked by itself, with the places of its parts."""
 
-    def __init__(self, document: Document, file: BookFile) -> None:
+    def __init__(self, document: Document, file: BookFile, trying: Callable[[str], None]) -> None:
         self.document = document
         self.file = file
+        self.trying = trying
 
     @classmethod
-    def of(cls, document: Document) -> "_Read":
-        return cls(document, validate(document, BookFile))
+    def of(cls, document: Document, trying: Callable[[str], None] = _unwatched) -> "_Read":
+        return cls(document, validate(document, BookFile), trying)
 
 
 def _fast_document(text: str, name: str) -> Document:
@@ -208,14 +216,17 @@ def _pattern_problems(read: _Read, at: Path, row: SignatureRow) -> Iterator[str]
     say = read.document.problem
     try:
         pattern = re.compile(row.pattern, re.IGNORECASE if row.ignore_case else 0)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         yield say((*at, "pattern"), f"{row.name}: not a regular expression: {error}")
         return
     if row.codes and not {"code", "signal"} & set(pattern.groupindex):
         yield say((*at, "pattern"), f"{row.name}: codes need a named group: (?P<code>...)")
     if not row.example:
         return
-    if not pattern.search(row.example):
+    read.trying(row.name)
+    found = pattern.search(row.example)
+    read.trying("")
+    if not found:
         yield say((*at, "example"), f"{row.name}: the pattern does not match its example")
     elif not any(literal.lower() in row.example.lower() for literal in row.literals):
         yield say((*at, "literals"), f"{row.name}: the example holds none of the literals, so it would never be tried")

@@ -19,7 +19,7 @@ from argosy.health.signature import HARDWARE, Role, Signature
 
 # Ports come and go while a host starts; so long after its boot that is no fault.
 BOOT_US = 180_000_000
-DIGITS_MAX = 9
+DIGITS_MAX, COUNTED_MAX = 9, 18
 NEAR_LINES, ERROR_LINES = 6, 80
 # Say where the whole job ran, or where what failed did.
 HOST_OF_JOB = frozenset({"scheduler.ran_on", "host.named"})
@@ -84,12 +84,17 @@ class Clue:
     @property
     def began_us(self) -> int:
         """When it happened, microseconds; a time-out tells how long before its line the wait began."""
-        elapsed = self.field("elapsed") if self.signature == "timeout.watchdog" else ""
-        return (self.at_us or 0) - (int(elapsed) * 1_000 if elapsed else 0)
+        elapsed_ms = self.number("elapsed") if self.signature == "timeout.watchdog" else None
+        return (self.at_us or 0) - (elapsed_ms or 0) * 1_000
 
     def field(self, name: str) -> str:
         """Give a field that the pattern named, or nothing."""
         return (self.fields or {}).get(name, "")
+
+    def number(self, name: str) -> int | None:
+        """Give a field as a number; None where it is none, or longer than any that a program counts to."""
+        text = self.field(name)
+        return int(text) if text.removeprefix("-").isdecimal() and len(text) <= COUNTED_MAX else None
 
 
 def gather(sightings: Iterable[Sighting], book: Book) -> tuple[Clue, ...]:

@@ -56,9 +56,9 @@ def placed(root: Clue, clues: Sequence[Clue]) -> Clue:
 
 def _odd_one(clues: Iterable[Clue]) -> int | None:
     """Name the rank that several others each found to differ from themselves; None where less is told."""
-    pairs = {frozenset((clue.field("one"), clue.field("other"))) for clue in clues if clue.field("other")}
+    pairs = {frozenset((clue.number("one"), clue.number("other"))) for clue in clues if clue.field("other")}
     odd = frozenset.intersection(*pairs) if len(pairs) > 1 else frozenset()
-    return int(next(iter(odd))) if len(odd) == 1 else None
+    return next(iter(odd)) if len(odd) == 1 else None
 
 
 def _host_of(root: Clue) -> str:
@@ -87,10 +87,8 @@ def sufferers_of(culprit: Culprit, root: Clue, clues: Sequence[Clue]) -> tuple[s
 
 def first_to_end(clues: Iterable[Clue]) -> Clue | None:
     """Find the line of the rank that ended first, by itself and with an error, as a launcher tells it."""
-    ended = [
-        clue for clue in clues if clue.signature in EXITS and clue.rank is not None and clue.field("code").isdecimal()
-    ]
-    failed = [clue for clue in ended if int(clue.field("code")) and int(clue.field("code")) not in SIGNALS]
+    ended = [clue for clue in clues if clue.signature in EXITS and clue.rank is not None]
+    failed = [clue for clue in ended if (clue.number("code") or 0) > 0 and clue.number("code") not in SIGNALS]
     return min(failed, key=lambda clue: (clue.at_us is None, clue.at_us or 0, clue.order), default=None)
 
 

@@ -55,6 +55,7 @@ TEXT_MAX = 4_000
 # brackets and commas. One list of a pickle may stand in many places of it, so what is done for each is bounded, too.
 PIECES_MAX, ENTRIES_MAX, SHAPES_MAX, DIMENSIONS_MAX = 10_000_000, 100_000, 256, 16
 RANKS_CHARS_MAX, GROUP_CHARS, RANK_CHARS = 1 << 26, 64, 20
+NAME_CHARS_MAX = 1_024
 KEPT = 128
 """Of so many entries a group the finished ones are read, too, the last first; what is open is always read."""
 
@@ -93,7 +94,7 @@ def rank_of(name: str) -> int:
     Raises BadInputError when there is none.
     """
     for pattern in _RANK_IN_NAME:
-        if found := pattern.search(name):
+        if found := pattern.search(name[-NAME_CHARS_MAX:]):
             return int(found.group(1))
     raise BadInputError(f"{name}: a Flight Recorder dump does not say whose it is; name the file rank_N, N the rank")
 

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from argosy.health.stamps import Found, Stamp, stamp_at, stamp_within
 
-PREFIXES_MAX = 8
+PREFIXES_MAX, PATH_CHARS_MAX = 8, 1_024
 MACHINE_PROGRAMS = frozenset({"kernel", "systemd", "slurmd", "slurmctld", "kubelet", "dockerd", "containerd", "oomd"})
 LEVELS = frozenset({"debug", "info", "warning", "warn", "error", "critical", "fatal", "notice", "trace", "err"})
 
@@ -122,7 +122,8 @@ def origin_of_path(path: str) -> Origin:
     >>> origin_of_path("logs/node-17/rank_3.log")
     Origin(rank=3, local_rank=None, host='node-17', program='', pid=None)
     """
-    lower = path.lower()
+    # Names in archives may be of any length, and each of their letters is a place to begin at.
+    lower = path[-PATH_CHARS_MAX:].lower()
     torchrun = _TORCHRUN_FILE.search(lower)
     local = torchrun or _NAMED_LOCAL.search(lower)
     rank = _NAMED_RANK.search(lower)

@@ -15,6 +15,7 @@ from argosy.health.outlived import PROGRESS
 from argosy.health.words import rank_words
 
 SUFFERED_MAX = 100_000
+_RANK = re.compile(r"\d{1,9}")
 _PLACE = re.compile(r"\{(host|chip|rank)\|([^{}]*)\}")
 
 
@@ -28,7 +29,7 @@ def blamed(culprit: Culprit, root: Clue, places: Mapping[int, Party]) -> tuple[P
     if culprit.kind == "host" and is_host(culprit.name) and culprit.name != own.host:
         return (Party(host=culprit.name),)
     if culprit.kind == "link" and root.peer and not root.chip:
-        peer = Party(rank=int(root.peer)) if root.peer.isdecimal() else Party(host=root.peer)
+        peer = Party(rank=int(root.peer)) if _RANK.fullmatch(root.peer) else Party(host=root.peer)
         return (peer,) if own == Party() else (own, peer)
     return () if own == Party() else (own,)
 
@@ -38,13 +39,13 @@ def _party_of(root: Clue, places: Mapping[int, Party]) -> Party:
     local = (
         "" if root.culprit != "chip" or root.line.local_rank is None or root.depth < 2 else str(root.line.local_rank)
     )
-    pid = root.field("pid")
+    pid = root.number("pid")
     return Party(
         host=root.host or known.host,
         chip=root.chip or local,
         rank=root.rank,
         process=root.field("program") or known.process,
-        pid=int(pid) if pid.isdecimal() else root.line.pid if root.line.pid is not None else known.pid,
+        pid=next((each for each in (pid, root.line.pid) if each is not None), known.pid),
     )
 
 
@@ -54,8 +55,8 @@ def places_of(clues: Iterable[Clue]) -> dict[int, Party]:
     for clue in clues:
         if clue.rank is not None:
             own = clue.line.rank == clue.rank or clue.line.rank is None
-            pid = clue.field("pid") if own else ""
-            told = int(pid) if pid.isdecimal() else clue.line.pid if own else None
+            pid = clue.number("pid") if own else None
+            told = clue.line.pid if own and pid is None else pid
             known = found.get(clue.rank, Party(rank=clue.rank))
             found[clue.rank] = replace(
                 known,
@@ -102,7 +103,7 @@ def advice_for(advice: str, one: Party) -> str:
 def again_from(clues: Iterable[Clue], family: str) -> str:
     """Say from which step to go on, as far as logs tell; a checkpoint is not named where storage failed."""
     told = [clue for clue in clues if clue.signature == PROGRESS]
-    steps, saved = ([int(clue.field(name)) for clue in told if clue.field(name)] for name in ("last", "saved"))
+    steps, saved = ([each for clue in told if (each := clue.number(name)) is not None] for name in ("last", "saved"))
     last = f"the last step told is {max(steps):,}" if steps else ""
     if not saved or family == "storage":
         return f" Go on from the last checkpoint; {last}." if last else ""

@@ -99,7 +99,8 @@ def _reasoned(hang: Clue, ended: set[int | None], first_is_busy: bool) -> Clue:
 
 
 def _count(clue: Clue, name: str) -> int:
-    return int(clue.field(name) or -1)
+    count = clue.number(name)
+    return -1 if count is None else count
 
 
 def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
@@ -114,7 +115,7 @@ def _silent(clues: Sequence[Clue]) -> Iterator[Clue]:
     known = {clue.rank for clue in elsewhere if clue.rank is not None}
     if not known:
         # Ranks are numbered from 0 on, so a number that is left out between others is a rank, too.
-        world = max((int(clue.field("world")) for clue in clues if clue.field("world")), default=0)
+        world = max((clue.number("world") or 0 for clue in clues), default=0)
         world = world or (1 + max(waited) if len(waited) >= GAP_RANKS_MIN else 0)
         known, strength = set(range(world)) - waited, 1
     if not known and 0 not in waited and all(_waits_for_first(clue) for clue in timeouts):

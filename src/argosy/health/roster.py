@@ -14,7 +14,9 @@ from argosy.health.scanner import Needles
 PLACES_MAX = 200_000
 # Of a process's communicators the largest is the job's.
 _INIT = re.compile(
-    rb"(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[-?\d+\] NCCL INFO [^\n]*?\brank (?P<rank>\d+) n[rR]anks (?P<of>\d+)"
+    # Bounded on all sides, for a line may have no end: each of its bytes would be a beginning, and follow all others.
+    rb"(?<![\w.-])(?P<host>[\w.-]{1,253}):(?P<pid>\d{1,9}):\d{1,9} \[-?\d{1,6}\] NCCL INFO "
+    rb"[^\n]{0,400}?\brank (?P<rank>\d{1,9}) n[rR]anks (?P<of>\d{1,9})"
 )
 # Stands in either spelling.
 _OPENS = Needles(b"anks ")
@@ -31,8 +33,8 @@ class Roster:
         if not _OPENS.stand_in(block):
             return
         for found in _INIT.finditer(block):
-            place = (found["host"].decode("utf-8", "replace"), int(found["pid"][:9]))
-            size, rank = int(found["of"][:9]), int(found["rank"][:9])
+            place = (found["host"].decode("utf-8", "replace"), int(found["pid"]))
+            size, rank = int(found["of"]), int(found["rank"])
             if size > self.ranks.get(place, (0, 0))[0] and (place in self.ranks or len(self.ranks) < PLACES_MAX):
                 self.ranks[place] = (size, rank)
 

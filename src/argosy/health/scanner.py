@@ -223,5 +223,5 @@ def _compiled(signature: Signature) -> re.Pattern[str]:
         raise BadInputError(f"signature {signature.name}: literals: write at least one text, and no empty one")
     try:
         return re.compile(signature.pattern, re.IGNORECASE if signature.ignore_case else 0)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise BadInputError(f"signature {signature.name}: pattern: not a regular expression: {error}") from error

@@ -28,8 +28,9 @@ def words_of(clue: Clue) -> str:
     if clue.signature == "timeout.watchdog":
         operation = clue.field("operation").strip("_").removesuffix("_BASE")
         name = OPERATIONS.get(operation, operation.lower().replace("_", "-"))
-        number = f" {int(clue.field('sequence')):,}" if clue.field("sequence") else ""
-        seconds = f" after {int(clue.field('elapsed')) / 1_000:,.0f} s" if clue.field("elapsed") else ""
+        sequence, elapsed_ms = clue.number("sequence"), clue.number("elapsed")
+        number = "" if sequence is None else f" {sequence:,}"
+        seconds = "" if elapsed_ms is None else f" after {elapsed_ms / 1_000:,.0f} s"
         return f"{name}{number} timed out{seconds}"
     return clue.line.text.strip()
 
