@@ -51,7 +51,7 @@ BROKEN = (
     *(ValueError, ArithmeticError, LookupError, RuntimeError, struct.error),
 )
 MEMBER_BYTES_MAX, TAR_HEAD_BYTES_MAX = 1 << 38, 1 << 20
-# A pipe or standard input that goes on beyond has no end.
+# A pipe or standard input that goes on beyond has no end, and so has what is packed twice.
 STREAM_BYTES_MAX, PIPE_WAIT_S = 1 << 36, 10.0
 # Times of change beyond are nobody's.
 NEWEST_US = 4_102_444_800_000_000
@@ -249,8 +249,8 @@ class _Raw(io.RawIOBase):
 
 def _unpacked(name: str, source: Readable, reading: Reading, depth: int) -> Iterator[Log]:
     """Find out from the first bytes what a stream is, and give the logs in it."""
-    # What can't be wound back is no file, and may have no end.
-    endless = depth == 0 and isinstance(source, io.BufferedReader) and not source.seekable()
+    # What can't be wound back is no file, and may have no end; what is packed twice may unpack to a million times its size.
+    endless = depth > 1 or (depth == 0 and isinstance(source, io.BufferedReader) and not source.seekable())
     raw = _Raw(source, STREAM_BYTES_MAX if endless else None)
     stream = io.BufferedReader(raw, HEAD_BYTES)
     head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
