@@ -3,6 +3,7 @@
 import io
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from argosy.cli.diagnose_screen import (
@@ -50,10 +51,12 @@ class TestIncident:
             "what to do Cordon node-17.",
         ]
 
-    def test_a_narrow_screen_loses_nothing(self) -> None:
-        """On forty columns every word is still there."""
-        words = "".join(printed(INCIDENT, 60).split())
-        assert all(part in words for part in ("gpu.ecc_uncorrectable", "node-17kernel", "Cordonnode-17."))
+    @pytest.mark.parametrize("width", [60, 40, 20])
+    def test_a_narrow_screen_loses_nothing(self, width: int) -> None:
+        """On a few columns class, culprit, confidence and advice are still whole."""
+        words = "".join(printed(INCIDENT, width).split())
+        assert all(part in words for part in ("gpu.ecc_uncorrectable", "node-17chip3", "confidencehigh", "node-17."))
+        assert "…" not in words
 
     def test_long_texts_lose_their_middle(self) -> None:
         """Begin and end of a long line are what tells."""

@@ -249,7 +249,7 @@ class _Raw(io.RawIOBase):
 
 def _unpacked(name: str, source: Readable, reading: Reading, depth: int) -> Iterator[Log]:
     """Find out from the first bytes what a stream is, and give the logs in it."""
-    # What can't be wound back is no file, and may have no end; what is packed twice may unpack to a million times its size.
+    # What can't be wound back is no file, and may have no end; what is packed twice may become a million times as much.
     endless = depth > 1 or (depth == 0 and isinstance(source, io.BufferedReader) and not source.seekable())
     raw = _Raw(source, STREAM_BYTES_MAX if endless else None)
     stream = io.BufferedReader(raw, HEAD_BYTES)

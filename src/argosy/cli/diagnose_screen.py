@@ -17,6 +17,8 @@ from argosy.contracts.incident import Culprit, Evidence, Incident
 from argosy.contracts.plain import plain_json, plain_text
 from argosy.health.clocks import Offset
 
+# On fewer columns what heads an incident stands below one another.
+NARROW_COLUMNS = 60
 EVIDENCE_MAX, SUFFERERS_MAX, OFFSETS_MAX = 12, 6, 6
 HEAD_CHARS, TAIL_CHARS = 150, 50
 DAY_US, QUARTER_US = 86_400_000_000, 900_000_000
@@ -39,13 +41,16 @@ def print_incidents(screen: Console, incidents: Sequence[Incident]) -> None:
 
 def print_incident(screen: Console, incident: Incident) -> None:
     """Print one incident: what, who, how sure; evidence in causal order; who only suffered; what to do."""
-    head = Table.grid(expand=True, padding=(0, 3, 0, 0))
-    head.add_column(style="bold", no_wrap=True)
-    head.add_column(ratio=1, overflow="fold")
-    head.add_column(justify="right", no_wrap=True)
-    name = _text(culprit_text(incident.culprit))
-    head.add_row(_text(incident.fault_class), name, f"confidence {incident.confidence}")
-    screen.print(head)
+    name, confidence = culprit_text(incident.culprit), f"confidence {incident.confidence}"
+    if screen.width < NARROW_COLUMNS:
+        screen.print(_text(f"{incident.fault_class}\n{name}\n{confidence}"))
+    else:
+        head = Table.grid(expand=True, padding=(0, 3, 0, 0))
+        head.add_column(style="bold", no_wrap=True)
+        head.add_column(ratio=1, overflow="fold")
+        head.add_column(justify="right", no_wrap=True)
+        head.add_row(_text(incident.fault_class), _text(name), confidence)
+        screen.print(head)
     shown = incident.evidence[:EVIDENCE_MAX]
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True)
