@@ -13,6 +13,7 @@ import pytest
 from argosy.cli.diagnose_intake import read_zone
 from argosy.cli.main import main
 from argosy.contracts.errors import BadInputError
+from argosy.health.scanner import Scanner
 
 WATCHDOG = (
     "[rank{rank}]:[E1130 14:12:11.{rank:03d} ProcessGroupNCCL.cpp:563] [Rank {rank}] Watchdog caught collective "
@@ -244,6 +245,16 @@ class TestHostileInput:
         told = capsys.readouterr()
         assert "gpu.oom" in told.out
         assert not re.search("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u202e]", told.out + told.err)
+
+    def test_an_interrupt_is_told(self, logs: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ctrl-C in the middle of a log left with 130 and no word, as Typer does by itself."""
+
+        def interrupted(_self: Scanner, _index: int, _text: str) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Scanner, "match", interrupted)
+        assert main(["diagnose", "dmesg-node-17.txt"]) == 130
+        assert capsys.readouterr().err == "interrupted\n"
 
     @pytest.mark.parametrize("digits", [30, 5_000])
     def test_numbers_that_nothing_counts_to_are_no_numbers(self, logs: Path, capsys: Any, digits: int) -> None:

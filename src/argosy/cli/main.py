@@ -180,6 +180,13 @@ class LazyGroup(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         return name, load(str(name)), rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command; an interrupt is told as one, for Typer would leave with its code and no word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error
+
 
 def _run(arguments: Sequence[str] | None) -> int:
     app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True)
